@@ -148,7 +148,7 @@ class CollectorService:
     def _chores_of_every_collector(self) -> list[Chore]:
         return [
             Doing("publishing journals", REPLAY_MS, self._journals.step),
-            Doing("telling how it goes", STATUS_MS, self._tell_status),
+            Doing("reporting its status", STATUS_MS, self._log_status),
             self._collector.recounting,
             self._collector.mending,
         ]
@@ -193,7 +193,7 @@ class CollectorService:
         self._judges = JudgeLoop(ledger, edges, audit)
         self._namer = Namer(ledger, edges, self._reader_of, audit.window_ms)
 
-    def _tell_status(self, now: int) -> None:
+    def _log_status(self, now: int) -> None:
         if self.counters.commits:
             log.info("%s: %s", self._cluster.name, self.counters.status())
 

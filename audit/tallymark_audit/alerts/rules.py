@@ -9,7 +9,7 @@
     TallymarkWatermarkStalled   warning   not moved for ``stalled_ms`` beyond its settle time
     TallymarkReporterSilent     warning   a run of a producer or consumer that went silent
     TallymarkMirrorSilent       warning   a mirror that does not report
-        TallymarkCollectorSilent    critical  a cluster without a live collector
+    TallymarkCollectorSilent    critical  a cluster without a live collector
     TallymarkCountersDisagree   warning   collector and Spark differ about the same window
     TallymarkRetentionRisk      critical  what retention deletes soon is not copied or counted
 

@@ -2,6 +2,6 @@
 
 Read :mod:`.collector` first (the round), :mod:`.fetching` next, then :mod:`.ledger` (the store's
 side) and the rooms :mod:`.counting` (fetches to cells), :mod:`.partitions` (which are ours),
-:mod:`.limits` (what forgers may cost), :mod:`.recounting` (what is in doubt) and :mod:`.judging`.
-:mod:`.schedule` runs all of this, each at its own pace.
+:mod:`.limits` (what forged stamps may cost), :mod:`.recounting` (what is in doubt) and
+:mod:`.judging`. :mod:`.schedule` runs all of this, each at its own pace.
 """

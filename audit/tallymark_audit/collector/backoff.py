@@ -1,5 +1,5 @@
-"""What is wrong at the moment: one log line when it begins, one when it ends, and how long to wait
-in between."""
+"""The failures of the moment: one log line when a failure begins, one when it ends, and the time to
+wait between attempts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Backoff:
     def begin(
         self, what: Hashable, text: str, now_ms: int, cause: BaseException | None = None
     ) -> None:
-        """It went wrong, again or for the first time. ``cause``: an error that nobody expects."""
+        """Note a failure, the first one or another. ``cause``: an unexpected error."""
         known = self._open.get(what)
         if known is None:
             log.warning("%s: %s; will try again", self._who, text, exc_info=cause)
@@ -42,7 +42,7 @@ class Backoff:
         self._open[what] = _Trouble(pause, now_ms + pause)
 
     def end(self, what: Hashable) -> None:
-        """It works, again or still."""
+        """Note that it works, again or still."""
         if self._open.pop(what, None) is not None:
             log.info("%s: %s is well again", self._who, what)
 

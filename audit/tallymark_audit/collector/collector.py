@@ -56,8 +56,8 @@ class Collector:
     """Counts one cluster, or its part of it: call :meth:`start` once, :meth:`step` again and again,
     and :meth:`close`.
 
-    FencedError from any of them, when it counts alone: another collector has the cluster now, this
-    one has to end."""
+    FencedError from any of them, if it counts alone: another collector counts the cluster now, and
+    this one has to end."""
 
     def __init__(
         self,
@@ -122,12 +122,13 @@ class Collector:
         return max(self.troubles.pause_ms(CLUSTER), self.troubles.pause_ms(STORE))
 
     def start(self) -> None:
-        """Take the cluster over from whoever had it, when nobody else may count it."""
+        """Take the cluster over from the collector before, if only one may count it."""
         if self._sharing.alone:
             self.ledger.take_over(self._owner, self._clock())
 
     def close(self) -> None:
-        """Leave it to others. What was read and not committed is read again by them."""
+        """Leave the cluster to other collectors. They read again what was read and not
+        committed."""
         self._sharing.close()
         if not self._sharing.alone:
             self.ledger.step_down()
@@ -177,7 +178,7 @@ class Collector:
         self._doubt()
 
     def _doubt(self) -> None:
-        """Whether the last commit held only the store can tell."""
+        """Only the store knows whether the last commit succeeded: read it again."""
         self._uncommitted = []
         self._doubted = True
 
@@ -221,7 +222,7 @@ class Collector:
     def _announce(
         self, topics: Mapping[str, TopicLike], known: Mapping[TopicPartition, str], now: int
     ) -> None:
-        """Tell the store of partitions that are new, or gone."""
+        """Store which partitions are new, or deleted."""
         vanishing = self._vanishing = self._vanishing or self.ledger.followed()
         there = {(name, p) for name, topic in topics.items() for p in partitions_of(topic)}
         lacking, again = vanishing.look(there, now)
@@ -234,7 +235,8 @@ class Collector:
             log.warning("%s-%d is gone: it holds nothing up any more", topic, partition)
 
     def _deleted(self, lacking: Sequence[TopicPartition], now: int) -> list[TopicPartition]:
-        """Those of ``lacking`` that the cluster says it has not, asked for by name."""
+        """Those of ``lacking`` that the cluster does not have, as it answers to a request by
+        name."""
         names = {topic for topic, _ in lacking}
         answers = self._reader.topics_named(sorted(names)) if names else {}
         gone, unsure = deleted_of(lacking, answers)
@@ -247,7 +249,7 @@ class Collector:
         return gone
 
     def _adjust(self, now: int) -> None:
-        """Take what is ours by now, and drop what is not any more."""
+        """Take the partitions that are ours now, and drop those that are not any more."""
         held, known = self.ledger.positions, self._known
         wanted = self._share.wanted(known, self.in_charge, self._is_leaderless(now))
         take, leave = self._share.changes(wanted, held, now)
@@ -306,8 +308,8 @@ class Collector:
         self._committed = now
 
     def _commit_apart(self, now: int) -> None:
-        """Something makes no sense, in what was read or in the store: commit each partition by
-        itself. One that cannot be counted stays where it is, and is tried again."""
+        """Something makes no sense, in a fetch or in the store: commit each partition by itself. A
+        partition that cannot be counted keeps its position, and is tried again."""
         by_place: dict[TopicPartition, list[CountedFetch]] = {}
         for one in self._uncommitted:
             by_place.setdefault(one.place, []).append(one)

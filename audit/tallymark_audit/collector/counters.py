@@ -1,4 +1,4 @@
-"""What a collector has done since it started, for its log, its metrics and its status line."""
+"""The work of a collector since it started, for its log, its metrics and its status line."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tallymark_audit.store.counted.positions import Position
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the start, of what is committed; ``lag`` in offsets and ``partitions`` are as of
-    now. Another thread may read it."""
+    """Totals of what was committed since the start; ``lag`` (offsets) and ``partitions`` are those
+    of now. Another thread may read them."""
 
     records: int = 0
     bytes: int = 0
@@ -58,7 +58,7 @@ class Counters:
                     self.unstamped += run.count
 
     def stands(self, positions: Mapping[TopicPartition, Position], in_charge: bool) -> None:
-        """Take in where the partitions stand."""
+        """Update the lag from the positions of the partitions."""
         self.partitions = len(positions)
         self.in_charge = in_charge
         self.lag = sum(

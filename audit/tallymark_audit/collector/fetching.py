@@ -1,4 +1,5 @@
-"""Fetch every partition of ours where we stand, count what came, mend where a log was cut."""
+"""Fetch every partition of ours from its position, count the records, and repair counts where a log
+was cut."""
 
 from __future__ import annotations
 
@@ -130,8 +131,8 @@ class Fetching:
         answer: FetchedLike | KafkaError,
         sent_at: int,
     ) -> CountedFetch | None:
-        """Count one partition's answer. Where it cannot be read, or only after mending, there is
-        nothing to commit and its progress stands still: it is late, never wrong."""
+        """Count one partition's answer. Where it cannot be read, or only after a repair, there is
+        nothing to commit and its position does not move: it is late, never wrong."""
         try:
             if isinstance(answer, CorruptMessageError):
                 counted = self._pass_over(position, answer)
@@ -158,8 +159,8 @@ class Fetching:
         return counted
 
     def _pass_over(self, position: Position, error: CorruptMessageError) -> CountedFetch:
-        """A batch is damaged: if that lasts, go on behind it, and say so where verdicts and alerts
-        are made. CorruptMessageError: it has not lasted yet."""
+        """A batch is damaged: if that lasts, continue behind it, and report it for verdicts and
+        alerts. CorruptMessageError: it has not lasted long enough yet."""
         if not self._met.is_lasting(error):
             raise error
         log.warning("%s; it is passed over, and looked at again", error)
@@ -207,7 +208,7 @@ class Fetching:
         return CountedFetch(start, to, seen + dropped, incidents=incidents, holes=holes, more=more)
 
     def _mend(self, position: Position, error: KafkaError) -> None:
-        """The log is not what it was where we stand. KafkaError: it cannot be read at all now."""
+        """The log has changed at our position. KafkaError: it cannot be read at all now."""
         topic, partition = position.place
         if isinstance(error, LogTruncatedError):
             self._recount(position, error.diverging_offset)
@@ -255,18 +256,18 @@ class Fetching:
 
 
 def _readable_end(fetched: FetchedLike) -> int:
-    """Where what can be read ends: what stands behind it is in open transactions."""
+    """The end of what can be read: records behind it are in open transactions."""
     stable = fetched.last_stable_offset
     return fetched.high_watermark if stable < 0 else min(stable, fetched.high_watermark)
 
 
 def _is_live(position: Position, sent_at: int) -> bool:
-    """Whether we were at the end of the log a moment ago: what comes now is new."""
+    """Whether we were at the end of the log a moment ago, so that records are new now."""
     at_end = position.next_offset >= position.high_watermark
     return at_end and position.counted_through > 0 and sent_at - position.counted_through <= LIVE_MS
 
 
 def _is_prompt(position: Position, sent_at: int) -> bool:
-    """Whether what comes now was appended not long before: what this collector was late itself,
-    with another topic perhaps, is no lateness of the records."""
+    """Whether records that are read now were appended shortly before. If the collector itself was
+    late, perhaps because of another topic, that is no lateness of the records."""
     return sent_at - position.counted_through <= PROMPT_MS

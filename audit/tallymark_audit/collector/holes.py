@@ -1,8 +1,9 @@
-"""Batches whose CRC does not hold: passed over when reading them again does not help, and looked at
-once more now and then, since somebody may mend the log.
+"""Batches whose CRC does not hold: passed over when reading them again does not help, and read
+again from time to time, since an operator may repair the log.
 
-That a batch was passed over stands in the store with the position behind it, so it is never waited
-for. When it can be read, its records are counted and the row of it goes, in one transaction.
+The store records that a batch was passed over, together with the position behind it, so nothing
+waits for it. When it can be read, its records are counted and its row is deleted, in one
+transaction.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Count = Callable[[Position, FetchedLike, int], CountedFetch]
 
 
 def fetch_from(reader: LogReader, place: TopicPartition) -> Callable[[int], FetchedLike]:
-    """Reads the partition from an offset on; raises what is wrong."""
+    """Reads the partition from an offset on; raises the error of the batch there."""
 
     def fetch(offset: int) -> FetchedLike:
         spec = FetchSpec(*place, offset, -1)
@@ -44,8 +45,8 @@ def fetch_from(reader: LogReader, place: TopicPartition) -> Callable[[int], Fetc
 
 
 def pass_over(reader: LogReader, position: Position, error: CorruptMessageError) -> CountedFetch:
-    """A step behind the batch that cannot be read, and how much that leaves out. What it raises
-    beside: the log cannot be asked now."""
+    """The position behind the batch that cannot be read, and the offsets left out. Any other error:
+    the log cannot be read now."""
     place, start = position.place, position.next_offset
     (end,) = reader.get_offsets_before(*place, LATEST)
     fetch = fetch_from(reader, place)
@@ -57,7 +58,7 @@ def pass_over(reader: LogReader, position: Position, error: CorruptMessageError)
 
 
 def _time_at(fetch: Callable[[int], FetchedLike], offset: int, end: int) -> int:
-    """The time (ms) of what stands there; -1: nothing, or nothing that can be read."""
+    """The time (ms) of the record there; -1: there is none, or it cannot be read."""
     if offset >= end:
         return -1
     try:
@@ -75,8 +76,8 @@ class _Look:
 
 @dataclass(slots=True)
 class Mending:
-    """Looks again at what could not be read; a chore of every collector, for partitions of its own.
-    ``count`` counts what a fetch brought."""
+    """Reads again what could not be read; a chore of every collector, for partitions of its own.
+    ``count`` counts the records of a fetch."""
 
     reader: LogReader
     ledger: Ledger

@@ -114,14 +114,14 @@ class Ledger:
         self.generation = generation
 
     def step_down(self) -> None:
-        """Be in charge no more, and say so, that the next one need not wait."""
+        """End being in charge, and record it, so that the next collector need not wait."""
         generation, self.generation = self.generation, 0
         if generation:
             with self.store.write() as connection:
                 positions.step_down(connection, self.cluster, generation)
 
     def last_in_charge(self) -> int:
-        """When whoever is in charge was last heard of, ms."""
+        """The last heartbeat of the collector in charge, ms."""
         with self.store.read() as connection:
             return positions.last_in_charge(connection, self.cluster)
 
@@ -133,9 +133,9 @@ class Ledger:
         gone: Sequence[TopicPartition] = (),
         again: Sequence[TopicPartition] = (),
     ) -> None:
-        """Let it be known that these have to be counted, and which partitions are ``gone``, or
-        there ``again``; every topic there was at ``discovered_at`` is known. FencedError: another
-        one is in charge."""
+        """Store that these partitions have to be counted, and which are ``gone``, or there
+        ``again``; all topics that existed at ``discovered_at`` are known. FencedError: another
+        collector is in charge."""
         with self.write(now, discovered_at) as connection:
             positions.add_positions(connection, self.cluster, new)
             deleted.note_deleted(connection, self.cluster, gone, now)
@@ -150,7 +150,7 @@ class Ledger:
         return Vanishing({at.place for at in there} - gone, gone)
 
     def take(self, wanted: Iterable[Position]) -> None:
-        """Count these from now on, from where the store says."""
+        """Count these partitions from now on, from their positions in the store."""
         with self.store.write() as connection:
             taken = positions.take(connection, self.cluster, wanted)
             self.damaged = damaged_places(connection, self.cluster)
@@ -167,7 +167,8 @@ class Ledger:
                 known.pop(place, None)
 
     def reload(self) -> set[TopicPartition]:
-        """Only the store knows what holds. Returns what others have taken meanwhile."""
+        """Read everything from the store again, which alone is right. Returns the partitions that
+        others have taken."""
         with self.store.read() as connection:
             known = positions.load_positions(connection, self.cluster)
             self.damaged = damaged_places(connection, self.cluster)
@@ -193,8 +194,8 @@ class Ledger:
             self.backfills = frozenset(connection.scalars(query))
 
     def commit(self, found: Sequence[CountedFetch], now: int) -> None:
-        """Counts and positions, together or not at all. Several of one partition stand in the
-        order of its log, each where the one before ends."""
+        """Write counts and positions, together or not at all. Several fetches of one partition are
+        in the order of its log, each beginning where the one before ends."""
         cells: dict[TopicPartition, Cells] = {}
         late = now - self._lateness_at >= LATENESS_MS
         steps: dict[TopicPartition, list[CountedFetch]] = {}
@@ -223,11 +224,11 @@ class Ledger:
             self.lateness.clear()
 
     def advance(self, found: Sequence[CountedFetch]) -> None:
-        """Remember where we are without telling the store yet."""
+        """Keep the positions in memory, without writing them to the store yet."""
         self.positions.update((one.place, one.to) for one in found)
 
     def start_over(self, known: Position, topic_id: str, now: int) -> None:
-        """The topic was deleted and made again: what was counted stays, a new log begins."""
+        """The topic was deleted and made again: its counts stay, and a new log begins."""
         fresh = Position(known.topic, known.partition, topic_id, generation=known.generation)
         reason = f"the topic was deleted and made again; its log was counted to {known.next_offset}"
         with self.store.write() as connection:
@@ -292,8 +293,8 @@ class Ledger:
         now: int,
         holes: Sequence[UnreadableSpan] = (),
     ) -> None:
-        """The log was cut at ``to.next_offset``: the cells that reach beyond are replaced by
-        ``rebuilt``, which were counted again up to there; but for the ``holes`` that were found."""
+        """The log was cut at ``to.next_offset``: cells that reach beyond it are replaced by
+        ``rebuilt``, which were counted again up to there, without the ``holes`` that were found."""
         topic, partition = known.place
         with self.store.write() as connection:
             self._jump(connection, known, to, "truncated", reason, now)
@@ -312,10 +313,10 @@ class Ledger:
         compare: Callable[[list[Observation]], list[Observation]],
         now: int,
     ) -> None:
-        """A window of a partition was counted again up to offset ``end``, excluded: replace those
-        of its cells that ``compare`` gives, and note that the request is as far as it says. If
-        more of the window was counted meanwhile, nothing is done. PartitionFencedError: another
-        collector has the partition now."""
+        """A window of a partition was counted again up to offset ``end``, excluded: replace the
+        cells that ``compare`` returns, and store the progress of the request. If more of the window
+        was counted in the meantime, nothing is done. PartitionFencedError: another collector has
+        the partition now."""
         known, place = self.positions[request.place], request.place
         self._cells.pop(place, None)
         with self.store.write() as connection:
@@ -398,8 +399,8 @@ class Ledger:
         absurd: Mapping[CellKey, str],
         now: int,
     ) -> list[SeenRun]:
-        """The runs but for those of cells whose row makes no sense: it stays as it is, so that the
-        window is UNKNOWN, and what was added to it is reported."""
+        """The runs without those of cells whose row makes no sense: the row stays as it is, so that
+        the window is UNKNOWN, and the runs left out are reported."""
         for key, reason in absurd.items():
             mine = [run for run in runs if run.key == key]
             start, end = mine[0].offset, max(run.last_offset for run in mine) + 1
@@ -452,7 +453,7 @@ def _recounted(
 
 
 def _stretches(steps: Iterable[CountedFetch]) -> list[tuple[int, Position]]:
-    """What steps of one partition come to: from an offset on, to a position."""
+    """The steps of one partition joined: from an offset on, to a position."""
     found: list[tuple[int, Position]] = []
     for step in steps:
         if found and found[-1][1].next_offset == step.start:

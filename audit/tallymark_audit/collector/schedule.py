@@ -1,10 +1,10 @@
-"""What a collector does besides counting, each at its own pace: judge, publish journals, keep
-house, alert.
+"""The chores of a collector besides counting, each at its own interval: judge, publish journals,
+keep the store small, alert.
 
-A chore that cannot be done, since the store or a cluster is away, is tried again when it is due
-the next time, and waited for longer the longer that lasts; it holds up neither counting nor others.
-So with one that raises an unexpected error: its traceback is logged the first time.
-One that takes long is done less often while there is much to count.
+A chore that fails, since the store or a cluster cannot be reached, is tried again when it is due
+the next time, with longer waits the longer that lasts; it delays neither counting nor other chores.
+The same holds for an unexpected error: its traceback is logged the first time. A chore that takes
+long is done less often while there is much to count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REST: Final = 3
 
 
 class Chore(Protocol):
-    """Something to do every so often; ``name`` says what, as in "judging has to wait"."""
+    """A task that repeats; ``name`` is used in log lines, as in "judging has to wait"."""
 
     @property
     def name(self) -> str: ...
@@ -34,8 +34,8 @@ class Chore(Protocol):
     def every_ms(self) -> int: ...
 
     def step(self, now: int) -> object:
-        """Do it, at ``now`` (ms UTC). TallymarkError or SQLAlchemyError: not now, try again.
-        FencedError: another collector is in charge, and does it."""
+        """Run it, at ``now`` (ms UTC). TallymarkError or SQLAlchemyError: it failed, try again.
+        FencedError: another collector is in charge, and runs it."""
         ...
 
 

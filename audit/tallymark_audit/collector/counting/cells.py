@@ -23,8 +23,8 @@ class CellCounter:
     """One cell under counting, on top of what was counted before.
 
     A cell that needs more than ``max_ranges`` ranges keeps the sum of the hashes of its sequences
-    instead. That counts every copy, so it differs from upstream's where a record came twice; from
-    then on copies cannot be told from the rest."""
+    instead. The sum includes every copy, so it differs from the sum upstream where a record arrived
+    twice; from then on copies cannot be distinguished from the other records."""
 
     __slots__ = (
         "aborted",

@@ -1,4 +1,4 @@
-"""What a second count of a cell says beside the first. Pure."""
+"""Compare a second count of a cell with the first. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def changed_cells(
     log_start: int,
     mixed: bool = False,
 ) -> list[Observation]:
-    """The cells of a window that are not as they were counted before, as they are now.
+    """The cells of a window that differ from their first count, as they are now.
 
     ``before`` are all of the window in one partition, ``again`` what the log has of them now, from
-    ``log_start`` on. What reached below that was deleted by retention or on request, as far as
-    anybody can tell: such a cell stays as it was counted. So does one that is ``detached``, whose
-    first offset is -1: the log lacks what an earlier one held of it. ``mixed``: records of the
-    window were counted in a cell of many (:attr:`CellKey.overflow`), so those of cells that are not
-    known are counted there, which stays as it is."""
+    ``log_start`` on. Records below that may have been deleted by retention or on request, so a cell
+    that begins there stays as it was counted. So does a ``detached`` cell, whose first offset is
+    -1: an earlier log had a part of it. ``mixed``: records of the window were counted in a cell of
+    many (:attr:`CellKey.overflow`), so those of cells that are not known are counted there, which
+    stays as it is."""
     known = {seen.key: seen for seen in before}
     changed = [
         now
@@ -38,7 +38,8 @@ def changed_cells(
 
 def _as_now(before: Observation, again: Observation) -> Observation:
     """The cell as counted again. The offsets stay those between which it was ever seen, so that a
-    later count looks there for what has come back; how late it came only the first count knew."""
+    later count looks there for records that are back. Only the first count knows how late records
+    arrived."""
     blocks = again.blocks or _still_true(before, again)
     return replace(
         again,
@@ -60,8 +61,8 @@ def _still_true(before: Observation, again: Observation) -> tuple[Block, ...]:
 
 
 def _rewritten(before: Observation, blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """Where as many records of a block are there as at first, and hold something else: the block
-    as it was first. So it shows however often it is counted, until it is again what it was."""
+    """The blocks that have as many records as at first, with other contents: each as it was first.
+    So the change shows in every later count, until the contents are the first ones again."""
     first = {block.block: block for block in (*before.blocks, *before.rewritten)}
     return tuple(
         known
@@ -88,8 +89,8 @@ def difference(before: Iterable[Observation], now: Iterable[Observation]) -> tup
 
 
 def news(before: Iterable[Observation], changed: Iterable[Observation]) -> list[Observation]:
-    """Those of the ``changed`` cells that are not as they were. The others were only hashed now, as
-    nobody did when they were counted: ``content_check`` is newer than they are."""
+    """Those of the ``changed`` cells whose records differ. The others only got their hashes now:
+    they were counted before ``content_check`` was switched on."""
     known = {seen.key: seen for seen in before}
     return [
         now

@@ -1,4 +1,4 @@
-"""How late records come: from their stamp until they were seen, of those that tell it."""
+"""How late records arrive: the time from their stamp until they were read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ DAY_MS: Final = 86_400_000
 
 @dataclass(slots=True)
 class Lateness:
-    """What was seen and not stored yet. It is no count: what a crash loses of it is lost."""
+    """What was measured and not stored yet. These are no counts: a crash may lose them."""
 
     seen: dict[TopicDay, sketches.Sketch] = field(default_factory=dict[TopicDay, sketches.Sketch])
 
     def add(self, runs: Iterable[SeenRun], topic: str, rules: Rules) -> None:
-        """Take in what one fetch brought, when it was read as it came. Clocks that are ahead, that
-        are far off, and back-fills say nothing about how long a record is on its way."""
+        """Add the records of one fetch, if they were read when they arrived. Records of clocks that
+        are ahead or far off, and back-fills, do not show how long a record takes."""
         if rules.seen_at < 0:
             return
         for run in runs:

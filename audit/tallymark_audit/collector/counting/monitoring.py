@@ -62,11 +62,10 @@ def events_in(
     skew_ms: int = 0,
     unknown: Unknown = lambda places: frozenset(),
 ) -> tuple[MonitoringBatch, list[Incident]]:
-    """Decode every record; an event about windows of another length is bad
-    too. One that says that it was sent after it was read, at ``now`` (ms), is believed but for
-    that: a reporter whose clock is ahead must not be taken for alive until then; by more than
-    ``skew_ms`` it is odd. What is claimed of partitions that are ``unknown`` is left out.
-    Incidents, one a reason, tell of what is odd."""
+    """Decode every record; an event about windows of another length is bad too. The sending time of
+    an event is limited to ``now`` (ms), when it was read: a reporter whose clock is ahead must not
+    count as alive until then. A time more than ``skew_ms`` ahead is an incident. Claims about
+    ``unknown`` partitions are left out. There is one incident for each reason."""
     read = _Reading()
     for record in records:
         event = _decoded(read, record.value or b"", record.offset, window_ms)

@@ -1,9 +1,9 @@
-"""What of a fetch can be read, and how much of it at once.
+"""What part of a fetch can be read, and how much of it at once.
 
-Batches are unpacked one by one, in the order of the log. One that does not decode, or holds more
-than it may (:func:`tallymark.protocol.records.compression.usual_max_size`), is a *hole*: what
-stands before and behind it is counted. After :data:`AT_ONCE` bytes the rest of the fetch is left
-for the next round, so that what is packed tightly in one partition costs the others no more than
+Batches are unpacked one by one, in the order of the log. A batch that does not decode, or is larger
+than allowed (:func:`tallymark.protocol.records.compression.usual_max_size`), is a *hole*: batches
+before and behind it are counted. After :data:`AT_ONCE` bytes the rest of the fetch is left for the
+next round, so that highly compressed batches in one partition delay the others no longer than
 that::
 
     fetched   │ good │ bad │ bad │ good │ 30 MB │ 30 MB │ ...

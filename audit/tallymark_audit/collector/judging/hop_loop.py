@@ -1,6 +1,6 @@
-"""Judge the windows of one edge: which of them are due, and when each is looked at again.
+"""Judge the windows of one edge: which of them are due, and when each is judged again.
 
-What is judged is read in one snapshot and written in one fenced transaction.
+Facts are read in one snapshot, and verdicts are written in one fenced transaction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AT_ONCE: Final = 500
 SLACK_MS: Final = 30_000
 """Changes are looked for this far back: clocks differ, and transactions take their time."""
 LATEST_MS: Final = 300_000
-"""Of those that were made longer ago than this all were seen."""
+"""All changes older than this have been seen."""
 WAITING_MS: Final = 1_000
 LONGEST_WAIT_MS: Final = 10_000
 CROWD: Final = 500
@@ -50,7 +50,7 @@ LONGEST_CROWD_MS: Final = 60_000
 UNJUDGED_KIND: Final = "unjudged"
 """The kind of incidents about what cannot be judged."""
 OwedFrom = Callable[[Edge, str], int]
-"""Since when (ms) an edge owes a topic."""
+"""Since when (ms) an edge carries a topic."""
 
 
 class Change(NamedTuple):
@@ -66,7 +66,7 @@ _CHANGE: Final = [window_changes.c[name] for name in ("cluster", "topic", "windo
 
 
 class HopLoop:
-    """Judges one edge. ``owed_from`` tells since when (ms) it owes a topic."""
+    """Judges one edge. ``owed_from`` returns since when (ms) the edge carries a topic."""
 
     def __init__(
         self, hop: Hop, settings: AuditSettings, owed_from: OwedFrom, turns: Turns[int]
@@ -121,8 +121,8 @@ class HopLoop:
         self._seen = {key: at for key, at in self._seen.items() if at >= horizon}
 
     def _look_at_signs(self, connection: Connection, now: int) -> None:
-        """When a reporter has closed, was retired or is heard again, a counter goes on: whatever
-        waits may be waiting for it."""
+        """Judge all waiting windows again when a reporter closed, was retired or reports again, or
+        a counter moves: they may wait for it."""
         if not self._due:
             return
         clusters = sorted({self.hop.edge.home, *self.hop.clusters()})
@@ -201,8 +201,8 @@ class HopLoop:
             )
             collides = self._collides(connection, topic)
         with ledger.write(now) as connection:
-            told = [verdict for verdict in judged if self._worth_telling(verdict)]
-            news = record_verdicts(connection, told, COLLECTOR, now)
+            kept = [verdict for verdict in judged if self._is_stored(verdict)]
+            news = record_verdicts(connection, kept, COLLECTOR, now)
             if collides:
                 incident = Incident("collision", collides, topic)
                 fold_incident(connection, ledger.cluster, incident, now)
@@ -218,13 +218,13 @@ class HopLoop:
     def _in_doubt(
         self, connection: Connection, topic: str, windows: Sequence[int], now: int
     ) -> set[int]:
-        """Windows that are about to be counted again: what was counted of them, and whatever is
-        added to that, would make a verdict that does not hold."""
+        """Windows that will be counted again: a verdict on their present counts would not hold."""
         places = self.hop.places(topic, topics_known(connection, self.hop))
         return recounts.waiting(connection, places, windows, now)
 
     def _collides(self, connection: Connection, topic: str) -> str:
-        """Why the topic cannot be told from another one downstream, when that is news."""
+        """Why the topic cannot be distinguished from another one downstream; ``""`` if it can, or
+        if that was reported before."""
         edge = self.hop.edge
         if edge.kind != "mirror" or topic in self._collisions:
             return ""
@@ -233,8 +233,9 @@ class HopLoop:
             self._collisions.add(topic)
         return why
 
-    def _worth_telling(self, verdict: Verdict) -> bool:
-        """On an implied edge a record is a stranger until its home cluster is counted too."""
+    def _is_stored(self, verdict: Verdict) -> bool:
+        """Whether to store the verdict. On an implied edge the origin of a record is not known
+        until its home cluster is counted too."""
         if is_unjudged(verdict):
             return True
         young = verdict.state in (State.OPEN, State.SETTLING)
@@ -262,14 +263,14 @@ class HopLoop:
         self._waiting.ended(key)
 
     def _settled_at(self, verdict: Verdict, now: int) -> int:
-        """When to judge again what settles. That a window is old enough is known beforehand, but
-        for late records that change how long that takes: a crowd is seldom judged before."""
+        """When to judge a settling window again. The time is known beforehand, unless late records
+        change the settle time; where many windows wait, they are seldom judged before it."""
         soon = self._patience(verdict.topic)
         seldom = max(soon, self._crowd(verdict.topic) * EACH_MS)
         return now + min(seldom, max(soon, verdict.young_until - now))
 
     def _patience(self, topic: str) -> int:
-        """How long to leave a window that waits for others: the longer the more there are."""
+        """How long (ms) to leave a window that waits: the longer, the more windows wait."""
         crowd = self._crowd(topic)
         return max(
             min(LONGEST_WAIT_MS, WAITING_MS + 2 * crowd),
@@ -277,25 +278,26 @@ class HopLoop:
         )
 
     def _crowd(self, topic: str) -> int:
-        """How many windows wait, for one of a topic: as many as if each topic had so many. So one
-        with thousands of them makes its own wait, and thousands of topics each other's."""
+        """How many windows wait, as one topic sees it: as if each topic had as many as this one. So
+        a topic with thousands of windows delays its own windows, and thousands of topics delay each
+        other."""
         return min(len(self._due), self._many[topic] * len(self._many))
 
 
 def _holds_back(cell: CellVerdict) -> bool:
-    """Whether the cell lacks records that it does not call lost yet, while it is in alarm for
-    another reason."""
+    """Whether records are missing from the cell that are not called lost yet, while it is in alarm
+    for another reason."""
     return bool(cell.missing_count) and cell.state not in (State.LOSS, State.MIXED)
 
 
 def _unjudged(verdict: Verdict) -> Incident:
-    """What to report of a window that cannot be judged."""
+    """The incident about a window that cannot be judged."""
     place = f"{verdict.edge} {utc(verdict.window)}"
     return Incident(UNJUDGED_KIND, f"{place} {verdict.reasons[0]}", verdict.topic)
 
 
 def log_verdict(verdict: Verdict) -> None:
-    """Write a log line about a verdict that somebody has to look at."""
+    """Write a log line about a verdict that needs attention."""
     if is_unjudged(verdict):
         place = verdict.edge, verdict.topic, utc(verdict.window)
         log.error("%s %s %s %s", *place, verdict.reasons[0])

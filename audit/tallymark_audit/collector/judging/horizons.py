@@ -15,8 +15,8 @@ from tallymark_audit.store.counted import facts
 
 @dataclass(slots=True)
 class Horizons:
-    """What one snapshot tells at ``now`` (ms). A topic of which the store holds nonsense raises by
-    itself, as its windows do."""
+    """The horizons in one snapshot, at ``now`` (ms). A topic whose rows make no sense raises only
+    for itself, as its windows do."""
 
     connection: Connection
     settings: AuditSettings

@@ -1,8 +1,8 @@
 """Judge what ends at this cluster, or is consumed from it, as counts and claims come in.
 
 A window is judged when something about it changed, and when time alone may have changed its
-verdict: that moment is kept beside it. What is judged is read in one snapshot and written in one
-fenced transaction, so that two collectors never argue.
+verdict: that time is kept for each window. Facts are read in one snapshot, and verdicts are written
+in one fenced transaction, so that two collectors never overwrite each other.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ FOUND_MS: Final = 2 * SLICE_MS
 """Processor time that a step gives to all undeclared groups together; in a hurry it gives less."""
 MARK_MS: Final = 2_000
 MARK_REST: Final = 500
-"""While no verdict is news only time moves watermarks: they are left alone so many times as long as
-it took to look at them, but for half a window at most."""
+"""While no verdict changes only time moves watermarks. They are then left alone so many times as
+long as the last look took, but for half a window at most."""
 
 
 class JudgeLoop:
@@ -69,9 +69,9 @@ class JudgeLoop:
         self._noted: set[str] = set()
 
     def step(self, now: int, hurry: bool = False) -> list[Verdict]:
-        """Judge all that is due and there is time for; returns the verdicts that are news.
-        ``hurry``: there is more to count, so steps are short: whose windows cost little is judged
-        as often as before, and the others wait."""
+        """Judge what is due, as far as there is time; returns the verdicts that changed. ``hurry``:
+        there is more to count, so steps are short: topics with little work are judged as often as
+        before, and the others wait."""
         if self._history is None:
             with self._ledger.write(now) as connection:
                 note_edges(connection, self._edges, now)
@@ -86,7 +86,7 @@ class JudgeLoop:
         news = [one for hop in declared for one in self._step(hop, now, hurry)]
         if news:
             self._mark_at = min(self._mark_at, now + MARK_MS)
-        if marking:  # before the groups, whom anybody may make up
+        if marking:  # before the groups, which a reporter may invent
             self._mark(now, bool(news))
         return news + [one for hop in self._in_turn(hurry) for one in self._step(hop, now, hurry)]
 
@@ -99,8 +99,8 @@ class JudgeLoop:
         self._mark_at = now + (MARK_MS if news else max(MARK_MS, rest))
 
     def _in_turn(self, hurry: bool) -> Iterator[HopLoop]:
-        """Of the groups that were found as many as there is time for, those first that have waited
-        longest: anybody may report as any number of groups."""
+        """The undeclared groups, those that waited longest first, as many as there is time for: a
+        reporter may invent any number of groups."""
         began = thread_ms()
         for _ in range(len(self._found)):
             if thread_ms() - began > FOUND_MS / (HURRY if hurry else 1):
@@ -139,7 +139,7 @@ class JudgeLoop:
                 self._found.append(name)
 
     def _find_groups(self) -> None:
-        """A group that reports owes what it reads, from when it was first heard of."""
+        """Judge the groups that report, each topic since the first report on it."""
         cluster = self._ledger.cluster
         with self._ledger.store.read() as connection:
             groups = groups_on(connection, cluster)

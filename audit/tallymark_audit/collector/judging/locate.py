@@ -1,7 +1,7 @@
-"""Where messages lie in a cluster: from identities to partitions and offsets, and the records.
+"""Find messages in a cluster: from identities to partitions and offsets, and the records.
 
 The counter kept, for every cell, the first and the last offset it saw it at in each partition;
-between those the log is read again, and the stamps tell which records are the ones.
+between those the log is read again, and the stamps identify the records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEVER: Final = 2**63 - 1
 
 
 class OffsetRange(NamedTuple):
-    """Offsets ``first..last`` (included) of a partition, within which a cell lies."""
+    """Offsets ``first..last`` (included) of a partition that hold a cell."""
 
     partition: int
     first: int
@@ -40,8 +40,8 @@ class OffsetRange(NamedTuple):
 
 
 class Located(NamedTuple):
-    """Messages of one cell that lie one after the other in a log; the form of ``located`` in the
-    cells of a verdict. First and last are both included."""
+    """Messages of one cell at consecutive offsets of a log; the form of ``located`` in the cells of
+    a verdict. First and last are both included."""
 
     cluster: str
     topic: str
@@ -124,8 +124,9 @@ class HeldCell:
 def changed(
     key: CellKey, sequences: RangeSet, upstream: HeldCell, downstream: HeldCell
 ) -> list[Copy]:
-    """Which of a cell's records are not downstream what they are upstream, and where they lie
-    downstream; what one side no longer has is left out. KafkaError: a log cannot be read."""
+    """The records of a cell whose contents downstream differ from those upstream, with their
+    offsets downstream; records that one side no longer has are left out. KafkaError: a log cannot
+    be read."""
     wanted = {(key.instance, key.partition): sequences}
     told = {
         stamp.sequence: content(stamp.sequence, record.key, record.value)
@@ -142,7 +143,7 @@ def changed(
 
 
 def _add(found: list[Located], place: Located) -> None:
-    """Join it to the place before, where it goes on from there."""
+    """Add it, joined to the place before if it continues that."""
     last = found[-1] if found else None
     if (
         last is not None
@@ -179,7 +180,7 @@ def records_in(reader: LogReader, topic: str, span: OffsetRange) -> Iterator[Rec
 
 
 def _readable(batch: Batch) -> Sequence[Record]:
-    """None of a batch that cannot be taken apart: whatever it holds, nobody can copy it."""
+    """Its records; none of a batch that does not decode, since its records cannot be copied."""
     try:
         return batch.records(batch.usual_max_size)
     except CorruptRecordError:

@@ -1,5 +1,5 @@
-"""Name what is missing or changed: find the lost messages where they still are, and the records
-of a corrupt block that differ, and write it beside the verdict."""
+"""Name what is missing or changed: find lost messages where they still are, and the records of a
+corrupt block that differ, and add both to the verdict."""
 
 from __future__ import annotations
 
@@ -59,9 +59,8 @@ BLOCKS_AT_ONCE: Final = 16
 
 
 class Namer:
-    """Names what is missing, and what was changed, on the edges of a cluster. ``reader_of`` opens
-    a cluster by name; on a producer edge nothing can be read upstream, there the claim itself is
-    all there is."""
+    """Names what is missing, and what was changed, on the edges of a cluster. ``reader_of`` opens a
+    cluster by name; on a producer edge nothing can be read upstream: there is only the claim."""
 
     def __init__(
         self,
@@ -83,8 +82,8 @@ class Namer:
         self._turns = Turns[UnnamedWindow](clock)
 
     def step(self, news: Iterable[Verdict], now: int) -> None:
-        """Name the losses among the news, a few at a time and topic by topic in turn; at first
-        those of before, too."""
+        """Name the losses of the verdicts that changed, a few at a time and topic by topic in turn;
+        the first step adds those of earlier runs."""
         if self._queue is None:
             self._queue = deque(self._unnamed())
         judged = {(one.edge, one.topic, one.window): one.state for one in news}
@@ -110,7 +109,7 @@ class Namer:
             self._queue = deque([*(one for one in self._queue if one not in done), *again])
 
     def _try(self, one: UnnamedWindow, now: int) -> list[UnnamedWindow]:
-        """Name the losses of a window; what to try again."""
+        """Name the losses of a window; returns the windows to try again."""
         window, tries, _ = one
         try:
             self._name(window, now)

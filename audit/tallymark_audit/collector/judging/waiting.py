@@ -1,10 +1,10 @@
-"""When a window that waits for others is judged again, so that waiting costs next to nothing.
+"""When a window that waits for others is judged again, so that waiting costs very little.
 
-A window is UNKNOWN while somebody owes: a reporter that is silent, a counter that stands still, a
-log that cannot be read. That may last for days, and there may be thousands of such windows (a host
-that is lost leaves all it has written). To judge each of them every few seconds kept a core busy
-for nothing. So the wait doubles while the verdict stays, and ends at once when somebody on whom
-windows may wait is another than before: see :func:`those_waited_for`.
+A window is UNKNOWN while something it needs is missing: a reporter is silent, a counter does not
+move, a log cannot be read. That may last for days, and there may be thousands of such windows (all
+windows of a host that is lost). Judging each of them every few seconds kept a core busy without any
+result. So the wait doubles while the verdict stays, and ends at once when the state of a reporter,
+a counter or a log changes: see :func:`those_waited_for`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Waiting:
         self._rounds: dict[TopicWindow, int] = {}
 
     def again_at(self, window: TopicWindow, now: int, first_ms: int, crowd: int) -> int:
-        """When to judge the window again, which waits still; ``first_ms`` after the first time.
+        """When to judge the window again, which still waits; ``first_ms`` after the first time.
         ``crowd`` windows wait in all."""
         rounds = self._rounds.get(window, 0)
         self._rounds[window] = rounds + 1
@@ -43,16 +43,17 @@ class Waiting:
         self._rounds.pop(window, None)
 
     def all_ended(self) -> None:
-        """What they wait for may have come."""
+        """End all waits: the cause of some may be gone."""
         self._rounds.clear()
 
 
 def those_waited_for(
     connection: Connection, clusters: Sequence[str], now: int, silence_ms: int
 ) -> Signs:
-    """Counts of whom windows on these clusters may wait for: reporters that there are, have ended,
-    were heard of lately; partitions that there are, and are counted; logs that cannot be read.
-    Where they are the same as before, no reporter or counter has begun, ended or fallen silent."""
+    """Counts of what windows on these clusters may wait for: the reporters, those that have ended,
+    those that reported recently; the partitions, those that are counted; the logs that cannot be
+    read. While these counts stay the same, no reporter or counter has begun, ended or become
+    silent."""
     lately = now - silence_ms
     told = select(
         func.count(),

@@ -67,8 +67,8 @@ class _Look:
     horizons: Horizons
 
     def sound_row(self, hop: Hop, topic: str) -> Row | None:
-        """None where something in the store makes no sense: that watermark stands still, the
-        topic's windows say why, and the others go on."""
+        """The row; None where something in the store makes no sense: that watermark does not move,
+        the verdicts of the topic give the reason, and other watermarks move on."""
         try:
             return self._row(hop, topic)
         except (SQLAlchemyError, TallymarkError):

@@ -1,4 +1,4 @@
-"""What the store knows of the windows of an edge: the collector's source of facts for
+"""The facts about windows of an edge that are in the store: the collector's source for
 :func:`tallymark_audit.judge.windows.judge_windows`, read for many windows at a time.
 """
 
@@ -112,7 +112,7 @@ def counters_through(
     connection: Connection, hop: Hop, topic: str, known: Known, *, undamaged: bool = False
 ) -> tuple[int, int]:
     """Up to when (ms) the counters downstream and upstream of the hop have counted; ``undamaged``:
-    without partitions that nobody can read."""
+    without partitions that cannot be read."""
     down, up = hop.sides(topic, known)
 
     def through(sides: Iterable[ClusterTopic]) -> int:

@@ -34,7 +34,7 @@ class Opener:
         self._spent.pop(place, None)
 
     def forget_all(self) -> None:
-        """Only the store knows what holds."""
+        """Forget the budgets in memory: the store has the right ones."""
         self._spent.clear()
 
     def is_tight(self, place: TopicPartition, now: int) -> bool:

@@ -1,20 +1,20 @@
-"""How many new cells a partition may open: a bound on what forged stamps can make us keep.
+"""How many new cells a partition may open: a limit for forged stamps.
 
-A stamp costs whoever forges it a few bytes, and us a cell: a row in the store that is judged, shown
-and kept. So cells have prices, and each partition a budget. Pure::
+To forge a stamp takes a few bytes. It costs the audit a cell: a row in the store that is judged,
+shown and kept. So cells have prices, and each partition has a budget. Pure::
 
     a run that has reported, or no stamp; a window of about now      0
     the same, in a window far from now and from the rest of the log  1
-    a run that nobody has reported yet                               10
+    a run without a report yet                                       10
 
-A minute's budget is ``most`` runs that nobody has reported; what is spent comes back at the same
-rate, so after a burst of that size there are ``most`` more each minute, and no more than
-:data:`HOUR` times as many an hour. What a partition cannot pay for is counted in one cell of the
-window (:data:`tallymark_audit.model.cells.OVERFLOW`), by number; if its window is far from now, in
-that of :func:`.window_bound.overflow_window`, since such windows are as many as a forger likes.
+A minute's budget is ``most`` runs without a report; what is spent is refunded at the same rate, so
+after a burst of that size there are ``most`` more each minute, and no more than :data:`HOUR` times
+as many an hour. What a partition cannot pay for is counted in one cell of the window
+(:data:`tallymark_audit.model.cells.OVERFLOW`), by number; if its window is far from now, in that of
+:func:`.window_bound.overflow_window`, since forged stamps can name any number of such windows.
 
-The spent part is kept in the store beside the counts
-(:mod:`tallymark_audit.store.counted.openings`): a restart gives nobody a new budget.
+The spent part is kept in the store with the counts (:mod:`tallymark_audit.store.counted.openings`):
+a restart does not refill a budget.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TOO_MANY_RUNS: Final = "too-many-runs"
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a partition may open. ``most``: runs a minute that nobody has reported; 0: no bound."""
+    """What a partition may open. ``most``: runs a minute without a report; 0: no limit."""
 
     most: int
     window_ms: int

@@ -1,8 +1,8 @@
-"""Wait for reports before runs are called strangers.
+"""Wait for reports before runs count as unreported.
 
-Logs that are counted from long ago (a new store, a collector that was away) hold many runs whose
-reports stand in the audit topic and are not read yet. A partition that opens many cells of such
-runs waits until that topic is read, for so long at most: then it goes on, whoever its runs are.
+Old logs (a new store, a collector that did not run) hold many runs whose reports are in the audit
+topic and are not read yet. A partition that opens many cells of such runs waits until that topic is
+read, for a limited time: then it is counted in any case.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Spending(Protocol):
 
 
 class PartitionLedger(Protocol):
-    """The part of a ledger that is asked."""
+    """The part of a ledger that is used."""
 
     @property
     def positions(self) -> Mapping[TopicPartition, Position]: ...

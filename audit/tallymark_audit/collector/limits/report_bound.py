@@ -52,7 +52,7 @@ class Recent(Generic[T]):
 
 @dataclass(slots=True)
 class ReportBound:
-    """What was heard of late in one cluster."""
+    """The recent reports of one cluster."""
 
     _reporters: Recent[str] = field(default_factory=Recent[str])
     _reported: Recent[RunName] = field(default_factory=Recent[RunName])
@@ -69,8 +69,8 @@ class ReportBound:
         budget: Budget,
         now: int,
     ) -> list[AuditEvent]:
-        """Those of the events that are taken in; the others are told of in an incident. ``budget``
-        is that of a partition of data."""
+        """The events that are accepted; the others are reported in an incident. ``budget`` is that
+        of a partition of data."""
         if not events or not budget.most:
             return list(events)
         budget = replace(budget, most=CLUSTER * budget.most)

@@ -1,15 +1,15 @@
 """What a monitoring event costs of the budget of its partition of the audit topic, see
 :mod:`.openings`. Pure::
 
-    a reporter that nobody has heard of                                       10, a back-fill 100
+    a reporter without an earlier report                                      10, a back-fill 100
     a claim of a window far from now, but of a back-fill                       1
-    a claim about a run that nobody has reported, as consumers name them       1
+    a claim about a run without a report, as consumers name them               1
     a claim of another incarnation (``part``) of a cell than the one before    1
-    a gap; a partition that the reporter has not spoken of before (``copied``) 1
+    a gap; a partition that the reporter has not named before (``copied``)     1
 
-An event that cannot be paid for is not taken in at all, as if it had been lost on its way: its
-reporter's claims are not complete until a later event makes up for it, so its windows are UNKNOWN,
-and never COMPLETE since it was left out.
+An event that exceeds the budget is not accepted at all, as if it had been lost: the claims of its
+reporter are not complete until a later event replaces it. So its windows are UNKNOWN, and never
+COMPLETE because it was left out.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Spoken = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What is known before an event is taken in: its ``reporter``? Of those of whom it speaks, the
-    runs that have ``reported``, and the partitions of which its reporter has ``spoken``. ``parts``:
-    of its cells (:func:`cell_of`) which part was told of last."""
+    """What is known before an event is accepted: whether its ``reporter`` is; the runs that it
+    names and that have ``reported``; the partitions of which its reporter has ``spoken``; and by
+    cell (:func:`cell_of`), the part that was reported last (``parts``)."""
 
     reporter: bool
     reported: Collection[RunName]
@@ -66,5 +66,5 @@ def cell_of(event: AuditEvent, cell: CellReport) -> int:
 
 
 def spoken_of(event: AuditEvent) -> set[Spoken]:
-    """The partitions of which the event says how far its reporter is."""
+    """The partitions on which the event reports progress."""
     return {(event.reporter, one.topic, one.partition) for one in event.copied}

@@ -1,9 +1,9 @@
-"""Bounds on what a hostile or broken producer can make the collector keep.
+"""Limits on what a hostile or broken producer can make the collector keep.
 
 A record is counted in the window of its stamp, however wrong the clock was, since its producer
-claims it there. But a stream of random timestamps would open a window each, a row each. So of
-records whose stamps are implausible, only so many windows a minute are opened in a partition; the
-rest is counted in one window of its own, :func:`overflow_window`, and reported.
+claims it there. But a stream of random timestamps would open a window each, a row each. So records
+with implausible stamps open only so many windows a minute in a partition; the rest are counted in
+one window of their own, :func:`overflow_window`, and reported.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ TOO_MANY_WINDOWS: Final = "too-many-windows"
 
 
 def overflow_window(window_ms: int) -> int:
-    """The window of records that would have opened too many; beside that of records without a
-    timestamp, ``-window_ms``, it never mixes with time."""
+    """The window of records that would have opened too many. It lies before the window of records
+    without a timestamp, ``-window_ms``, so it never mixes with real time."""
     return -2 * window_ms
 
 

@@ -1,4 +1,4 @@
-"""Whether a topic is compacted: then what is not in its log need not be lost."""
+"""Whether a topic is compacted: then messages that are not in its log need not be lost."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tallymark.errors import KafkaError
 
 
 def is_compacted(admin: Admin, topic: str) -> bool:
-    """Whether the topic keeps only the latest record of each key; of one that is not there that
-    does not matter. TallymarkError: the cluster does not say."""
+    """Whether the topic keeps only the latest record of each key; False for a topic that does not
+    exist. TallymarkError: the cluster does not answer."""
     resource = ConfigResource("topic", topic)
     found = admin.describe_configs([resource])
     error = found.errors.get(resource)

@@ -1,4 +1,4 @@
-"""A collector as a member of the group that shares its cluster's partitions."""
+"""A collector as a member of the consumer group that shares the partitions of its cluster."""
 
 from __future__ import annotations
 

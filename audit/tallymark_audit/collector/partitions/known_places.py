@@ -1,4 +1,4 @@
-"""Which partitions a cluster has, or had: what a producer claims of others is no claim."""
+"""Which partitions a cluster has, or had: claims about others are left out."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ there does not make us list all topics at each fetch."""
 
 
 class KnownPlaces:
-    """Answers for one cluster. ``counted`` tells the partitions that were ever counted: a topic
-    that was deleted keeps its claims. The cluster is asked anew before a partition is called
-    unknown, since an event may speak of a topic that is younger than the last look."""
+    """Answers for one cluster. ``counted`` returns the partitions that were ever counted: a deleted
+    topic keeps its claims. The cluster is asked again before a partition counts as unknown, since
+    an event may name a topic that was created after the last look."""
 
     def __init__(
         self,

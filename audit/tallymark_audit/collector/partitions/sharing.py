@@ -1,10 +1,10 @@
-"""Which partitions a collector counts, where there are several beside one cluster. Pure.
+"""Which partitions a collector counts, if several share one cluster. Pure.
 
-Partitions are shared as a consumer group shares them (:mod:`.group_member`), but nothing depends on
-the group being right: who counts a partition has taken the next generation of it in the store, and
-a commit of whoever had it before is refused. A collector whose commit is refused leaves the
-partition alone for a while, and takes it again if it is still its own by then: one of the two that
-each believed it was theirs has heard of the other meanwhile.
+Partitions are shared as a consumer group shares them (:mod:`.group_member`), but correctness does
+not depend on the group: a collector takes the next generation of a partition in the store, and
+commits of the collector before are refused. A collector whose commit is refused leaves the
+partition alone for a while, and takes it again if the group still assigns it: by then one of the
+two collectors knows of the rebalance.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ LEASE_MS: Final = 5_000
 
 
 class Sharing(Protocol):
-    """What tells a collector its part."""
+    """The source of a collector's assignment."""
 
     @property
     def alone(self) -> bool:
-        """Whether nobody else may count: being refused is then the end."""
+        """Whether no other collector may count: then a refused commit ends this one."""
         ...
 
     def part_of(self, known: Collection[TopicPartition]) -> Collection[TopicPartition] | None:
-        """Those of the ``known`` partitions to count; None: nobody can tell yet."""
+        """Those of the ``known`` partitions to count; None: not known yet."""
         ...
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Alone:
         return known
 
     def close(self) -> None:
-        """There is nobody to tell."""
+        """Nothing to do: there is no group to leave."""
 
 
 @dataclass(slots=True)
@@ -63,8 +63,8 @@ class Share:
     def wanted(
         self, known: Collection[TopicPartition], in_charge: bool, leaderless: bool
     ) -> set[TopicPartition]:
-        """What to count. Until the group has answered that is everything if nobody else seems to
-        count, so that the only collector of a cluster need not wait."""
+        """The partitions to count. Until the group has answered, that is all of them if no other
+        collector seems to count, so that the only collector of a cluster need not wait."""
         part = self.sharing.part_of(known)
         if part is None:
             part = known if in_charge or leaderless else ()
@@ -94,8 +94,8 @@ class Share:
         wanted: set[TopicPartition],
         now: int,
     ) -> bool:
-        """Whether it should be in charge of the cluster: who counts its first partition is, that is
-        the audit topic's, or who counts all."""
+        """Whether this collector should be in charge of the cluster: the one that counts the first
+        partition is (the audit topic's), or the one that counts all."""
         if now < self._lead_barred:
             return False
         everything = len(wanted) == len(known) and (bool(known) or self.sharing.alone)

@@ -1,9 +1,9 @@
-"""Which partitions a cluster has lost: topics that were deleted, or came back smaller. Pure.
+"""Which partitions a cluster has lost: topics that were deleted, or made again with fewer. Pure.
 
-That a list of all topics lacks one says little: Kafka leaves out what the asker may not describe,
-and topics that have an error. So one that was not named for a while is asked for by its name, and
-only a clear answer to that is a deletion. To call a partition deleted that is there would call all
-a loss that its mirror has not brought yet.
+A topic that is missing from a list of all topics need not be deleted: Kafka leaves out topics that
+the client may not describe, and topics with an error. So a topic that was not listed for a while is
+requested by its name, and only a clear answer to that is a deletion. If an existing partition
+counted as deleted, everything that its mirror has not copied yet would be a loss.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class Vanishing:
     def look(
         self, there: Collection[TopicPartition], now: int
     ) -> tuple[list[TopicPartition], list[TopicPartition]]:
-        """What may have been deleted (ask :func:`deleted_of`), and what is there again, now that
-        the cluster names ``there``. Of a cluster that names nothing, nothing is concluded."""
+        """The partitions that may be deleted (see :func:`deleted_of`), and those that exist again,
+        given the partitions ``there`` of the cluster's list. From an empty list nothing is
+        concluded."""
         if not there:
             return [], []
         again = sorted(place for place in self.deleted if place in there)
@@ -59,9 +60,9 @@ class Vanishing:
 def deleted_of(
     lacking: Iterable[TopicPartition], answers: Mapping[str, TopicLike | KafkaError]
 ) -> tuple[list[TopicPartition], dict[str, KafkaError]]:
-    """Of the partitions that a list of all topics lacks, those that are deleted by what the cluster
+    """Of the partitions missing from a list of all topics, those that are deleted according to the
     answers for their topics by name: there is no such topic, or it has no such partition. And the
-    errors of topics of which nothing is known: their partitions are waited for."""
+    errors of topics without a clear answer: their partitions are waited for."""
     gone: list[TopicPartition] = []
     unsure: dict[str, KafkaError] = {}
     for topic, partition in lacking:

@@ -1,5 +1,5 @@
 """Count again what is in doubt.
 
-Read :mod:`.chore` first (does it beside counting on), :mod:`.recount` next (the counting), then
-:mod:`.slow_scrub` (chooses what is read again without a reason).
+Read :mod:`.chore` first (when, and what is written), :mod:`.recount` next (the counting), then
+:mod:`.slow_scrub` (which windows are read again without a request).
 """

@@ -1,11 +1,10 @@
-"""Count again what is in doubt, beside counting on: a chore of every collector, for the partitions
-that are its own.
+"""Count again what is in doubt, while new records are counted too: a chore of every collector, for
+its own partitions.
 
-Window by window of a partition: read what lies between the first and the last offset at which it
-was seen, put that in place of what was counted
-(:mod:`tallymark_audit.collector.counting.comparison`), and note how far the request is, all in one
-transaction that holds only while the partition is ours. So a window is either as it was counted or
-as it was counted again, whoever dies.
+Window by window of a partition: read the log between the first and the last offset of the window,
+replace its counts (:mod:`tallymark_audit.collector.counting.comparison`), and store the progress of
+the request, all in one transaction that commits only while the partition is ours. So a window has
+either its first or its second count, whatever process dies.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ class _Work:
 
 class Recounting:
     """Does what :mod:`tallymark_audit.store.counted.recounts` asks for. ``rules`` says how to count
-    now; ``commit`` writes what was read before, since only that is replaced, and says whether that
-    held.
+    now; ``commit`` writes what was read before, since only stored counts are replaced, and returns
+    whether it succeeded.
 
     PartitionFencedError from :meth:`step`: another collector has the partition now."""
 
@@ -96,8 +95,8 @@ class Recounting:
         return IDLE_MS if self._work is None else BUSY_MS
 
     def step(self, now: int) -> None:
-        """Count again for a while, if there is anything to: what was asked for first, then what
-        the slow scrub has time for."""
+        """Count again for a while, if there is anything to count: requests first, then the slow
+        scrub, as far as there is time."""
         while True:
             request = self._work.request if self._work else self._next(now)
             if request is not None:
@@ -113,7 +112,7 @@ class Recounting:
                 return
 
     def _try(self, request: recounts.RecountRequest, work: _Work | None, now: int) -> _Work | None:
-        """Go on with a request, or begin with its next window; what is left to do of that then. A
+        """Continue a request, or begin with its next window; returns what is left of it. A
         partition that cannot be read now waits; the others do not."""
         trouble = self.name, request.place
         try:
@@ -189,8 +188,8 @@ class Recounting:
             return bool(hidden_records(*there))
 
     def _pass_over(self, request: recounts.RecountRequest, window: int, error: AbsurdError) -> None:
-        """What was counted makes no sense, so nothing can be compared with it: the window stays
-        UNKNOWN, and the ones after it are counted again."""
+        """The stored counts make no sense, so nothing can be compared with them: the window stays
+        UNKNOWN, and the next ones are counted again."""
         told = f"what was counted of {utc(window)} cannot be compared: {reason_of(error)}"
         done = request.job != recounts.SLOW and window + 1 >= request.end
         left = replace(request, next_window=window + 1, done=done)
@@ -241,8 +240,8 @@ class Recounting:
         )
 
     def _cannot_read(self, work: _Work, error: TallymarkError, now: int) -> None:
-        """A batch is broken. When it is so the second time, too, the window stays as it was
-        counted, and that nobody can read it any more is said."""
+        """A batch is damaged. If it is so the second time too, the window keeps its counts, and an
+        incident reports that the batch cannot be read any more."""
         place, at = work.request.place, getattr(error, "offset", work.again.at)
         if self._unread.get(place) != at:
             self._unread[place] = at

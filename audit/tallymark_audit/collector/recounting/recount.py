@@ -1,8 +1,8 @@
-"""Count cells again from the log as it is now: those a cut left nothing certain of, and those that
-are in doubt since the log may have been damaged after it was counted.
+"""Count cells again from the present log: those that a cut has made uncertain, and those in doubt
+since the log may have been damaged after it was counted.
 
-A cell is a union of sequences over many batches, so what is gone from a log cannot be subtracted:
-the affected cells are read again, from the first offset any of them has up to the last.
+A cell is a union of sequences over many batches, so records that are gone from a log cannot be
+subtracted: the affected cells are read again, from their first offset up to their last.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ class Recount:
         return True
 
     def _pass_over(self, reader: LogReader, error: CorruptMessageError) -> bool:
-        """Go on behind it, if it was not read when it was counted, or nobody may wait for it."""
+        """Continue behind it, if it was not readable when it was counted, or must not be waited
+        for."""
         for hole in self.known:
             if hole.start <= self.at < hole.end:
                 self.at, self.epoch = hole.end, -1
@@ -119,7 +120,8 @@ class Recount:
         return True
 
     def _counts(self, run: SeenRun) -> bool:
-        """A log is cut between batches, but what was appended since may lie in the same answer."""
+        """Whether the run counts: a log is cut between batches, and later records may be in the
+        same response."""
         left_out = any(hole.start <= run.offset < hole.end for hole in self.known)
         return run.offset < self.end and not left_out and self.wanted(run.key)
 
@@ -133,10 +135,11 @@ def count_again(
     max_ranges: int = MAX_RANGES,
     known: Sequence[UnreadableSpan] = (),
 ) -> tuple[Position, dict[CellKey, Observation], list[UnreadableSpan]]:
-    """The position after the cut, the affected cells as the log has them now, and what of it cannot
-    be read, beside what was ``known``. Cells of which nothing is left are missing; a ``detached``
-    one stays as it was counted, since this log lacks a part of it, and one of records of many
-    cells, since these say another one. KafkaError: the log cannot be read, or was cut again."""
+    """The position after the cut, the affected cells as the log has them now, and offsets that
+    cannot be read, without those ``known``. Cells without any record left are missing. A
+    ``detached`` cell stays as it was counted, since this log lacks a part of it; so does a cell
+    that holds records of many cells, since their stamps name others. KafkaError: the log cannot be
+    read, or was cut again."""
     topic, partition = position.topic, position.partition
     to = replace(position, next_offset=cut, leader_epoch=-1)
     stay = {
@@ -161,5 +164,5 @@ def count_again(
 
 
 def _is_mixed(key: CellKey, rules: Rules) -> bool:
-    """Whether the cell holds records that say of themselves other cells."""
+    """Whether the cell holds records whose stamps name other cells."""
     return key.overflow or key.window == overflow_window(rules.window_ms)

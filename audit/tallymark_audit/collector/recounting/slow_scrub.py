@@ -1,7 +1,7 @@
 """The slow scrub: which window of which partition is read again next, and when. Pure.
 
-One partition after the other has its turn, a window at a time, so that a large one holds up no
-other. Where each is stands in the store; when it has come to the end it rests, and begins anew.
+The partitions take turns, a window at a time, so that a large one does not delay the others. The
+position of each is in the store; at its end a partition rests, and starts again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ MOST_BYTES: Final = 1 << 20
 
 @dataclass(slots=True)
 class SlowScrub:
-    """``rate``: bytes a second, 0: never. ``settled_ms``: how long after its start a window has
-    settled for certain, and is read again."""
+    """``rate``: bytes a second, 0: never. ``settled_ms``: the age (from its start) at which a
+    window has settled for certain and is read again."""
 
     rate: int = 0
     settled_ms: int = 0
@@ -49,7 +49,8 @@ class SlowScrub:
         known: Mapping[TopicPartition, RecountRequest],
         now: int,
     ) -> RecountRequest | None:
-        """The partition whose turn it is, of those that do not rest, and what to read of it."""
+        """The request for the partition whose turn it is, of those that do not rest; None: none is
+        due."""
         ready = [
             place
             for place in places
