@@ -2,7 +2,7 @@
 
 Formatting and lint of the room and of its tests, the contracts between rooms, and the room's tests
 without those that start processes or Spark, open sockets, or were slow here (over 0.3 s).
-``ROOM`` is a folder below tests/: ``log``, ``audit/store``. The gate is ``make check`` and
+``ROOM`` is a folder below tests/: ``log``, ``audit/drill``. The gate is ``make check`` and
 ``make test``.
 """
 

@@ -29,3 +29,16 @@ def _anchors(page: Path) -> set[str]:
 
 def _without_code(text: str) -> str:
     return re.sub(r"(?ms)^```.*?^```", "", text)
+
+
+def test_every_file_that_the_pages_for_developers_name_is_there() -> None:
+    pages = [ROOT / "CONTRIBUTING.md", *(ROOT / "docs/decisions").glob("*.md")]
+    tops = [ROOT, *ROOT.glob("*/"), *ROOT.glob("*/tallymark*/")]
+    named = {
+        path
+        for page in pages
+        for path in re.findall(r"`([\w./-]+/[\w.-]*)`", page.read_text())
+        if not path.startswith("application/")
+    }
+    assert len(named) > 30
+    assert [each for each in sorted(named) if not any((top / each).exists() for top in tops)] == []
