@@ -171,8 +171,10 @@ def test_a_message_that_comes_again_is_a_duplicate() -> None:
 def test_progress_is_told_with_every_report() -> None:
     books = new_books()
     books.add(run(0, 10, 0), PLACE, 0)
-    books.come_to({PLACE: 10})
-    books.come_to({PLACE: 4})  # the application went back: it will come to the rest once more
+    books.processed_before({PLACE: 10})
+    books.processed_before(
+        {PLACE: 4}
+    )  # the application went back: it will come to the rest once more
     (event,) = books.report(0, 0)
     assert (event.kind, event.tier, event.consumer_group) == ("consumer", "consumer", "g")
     ((topic, partition, offset, records),) = [
@@ -216,7 +218,7 @@ def test_the_reports_are_what_the_application_did(
     def settle() -> None:
         for done in ack_batcher.settle():
             books.add(done.run, done.place, 0, done.outcome)
-        books.come_to(ack_batcher.positions)
+        books.processed_before(ack_batcher.positions)
 
     for what, number in steps:
         if what == "fetch" and at < len(log):

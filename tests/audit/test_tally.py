@@ -401,9 +401,9 @@ def test_closing_says_for_ever() -> None:
     books = Books()
     (last,) = books.tally.report(0, 0, closed=True)
     assert last.complete_through == FOREVER
-    assert not books.tally.all_told
+    assert not books.tally.all_published
     books.tally.published(0)
-    assert books.tally.all_told
+    assert books.tally.all_published
 
 
 def test_a_batch_is_cut_where_its_window_changes() -> None:

@@ -229,7 +229,7 @@ class World:
             self.consumer.add(one, ("all", partition), self.now, out)
         for message in messages:
             message.processed += times
-        self.consumer.come_to({("all", partition): batch.header.next_offset})
+        self.consumer.processed_before({("all", partition): batch.header.next_offset})
 
     def rebalance(self) -> None:
         """Another member takes over, and begins again where the last one had reported."""

@@ -56,10 +56,10 @@ class ReporterIdentity:
 
 @dataclass(slots=True)
 class _Report:
-    """A report under way: its events that are not yet acknowledged. ``tells_from``: what was first
+    """A report under way: its events that are not yet acknowledged. ``reports_from``: what was first
     told in an event from that number on was not known to have arrived before this report."""
 
-    tells_from: int
+    reports_from: int
     last: int
     covers_from: int
     open: set[int]
@@ -79,7 +79,7 @@ class Tally:
         """Records that are in no cell."""
         self.left_out_from = FOREVER
         """The smallest timestamp (ms) of these."""
-        self.news = False
+        self.has_changed = False
         """Whether anything has changed since the last report."""
         self.next_event = 0
         self.next_part = 0
@@ -186,10 +186,10 @@ class Tally:
         return len(self._reports)
 
     @property
-    def all_told(self) -> bool:
+    def all_published(self) -> bool:
         """Whether everything in the books is known to be on the topic."""
-        news = any(cell.carrier < 0 for cell in self.cells.values())
-        return not news and self.delivered >= self.next_event
+        has_changed = any(cell.carrier < 0 for cell in self.cells.values())
+        return not has_changed and self.delivered >= self.next_event
 
     def report(self, now_ms: int, complete_through: int, closed: bool = False) -> list[AuditEvent]:
         """The next report: one event, or several that belong together. A closing report repeats
@@ -220,7 +220,7 @@ class Tally:
                 )
             )
         self._complete_through = complete_through
-        self.news = False
+        self.has_changed = False
         last = self.next_event - 1
         open_ = set(range(first, last + 1))
         self._reports.append(_Report(min(first, self.delivered), last, covers_from, open_))
@@ -232,7 +232,7 @@ class Tally:
             report.open.discard(event_number)
         for report in [report for report in self._reports if not report.open]:
             self._reports.remove(report)
-            self._firsts.append(report.tells_from)
+            self._firsts.append(report.reports_from)
             if report.covers_from <= self.delivered:
                 self.delivered = max(self.delivered, report.last + 1)
 
@@ -269,19 +269,19 @@ class Tally:
     def at_rest(self, before_ms: int) -> list[TallyKey]:
         """The cells that have not changed since ``before_ms``, are settled, and that no report to
         come repeats: they may be dropped."""
-        return self._told_before(self._covers_from(), before_ms)
+        return self._published_before(self._covers_from(), before_ms)
 
-    def told_at_rest(self) -> list[TallyKey]:
+    def published_at_rest(self) -> list[TallyKey]:
         """All that are settled and known to be on the topic. If dropped, what an event lost after
         it was acknowledged said of them is not said again: for want of room only."""
-        return self._told_before(self.delivered, FOREVER)
+        return self._published_before(self.delivered, FOREVER)
 
     def drop(self, key: TallyKey, carrier: int) -> None:
         """Forget one cell; should it come back, it will be another part."""
         self.cells.pop(key, None)
         self.dropped_through = max(self.dropped_through, carrier)
 
-    def _told_before(self, event: int, before_ms: int) -> list[TallyKey]:
+    def _published_before(self, event: int, before_ms: int) -> list[TallyKey]:
         return [
             key
             for key, cell in self.cells.items()
@@ -292,7 +292,7 @@ class Tally:
         cell.revision += 1
         cell.carrier = -1
         cell.touched = now_ms
-        self.news = True
+        self.has_changed = True
 
     def _covers_from(self) -> int:
         oldest = min(self._firsts) if len(self._firsts) == REPEATS else 0

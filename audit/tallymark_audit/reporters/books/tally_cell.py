@@ -40,7 +40,7 @@ class Outcome(IntEnum):
 
 @dataclass(slots=True)
 class TallyCell:
-    """``carrier`` is the event that first told its present state, -1 while none has; ``touched``
+    """``carrier`` is the event that first reported its present state, -1 while none has; ``touched``
     (ms) is when it last changed. ``count``, ``bytes``, ``skewed`` and the timestamps (ms) are of
     what was accepted. With a ``summary`` it has no ranges. ``again``: the ``duplicates``, all of
     them, or None where they are too many to be named."""

@@ -98,7 +98,7 @@ class ConsumerReporter:
         """Report now, and wait so long at most until that is acknowledged; whether it is."""
         deadline = time.monotonic() + seconds
         with self.lock:
-            if self._books.tally.all_told:
+            if self._books.tally.all_published:
                 return True
         while not (futures := self.report(now_ms)):  # the topic is being made
             if time.monotonic() > deadline:
@@ -151,7 +151,7 @@ class ConsumerReporter:
             if self._closing is not None:
                 self._closing.discard(event.event_number)
                 if not self._closing:
-                    self._journal.close(remove=self._books.tally.all_told)
+                    self._journal.close(remove=self._books.tally.all_published)
 
     def _settled(self, event: AuditEvent, future: Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()

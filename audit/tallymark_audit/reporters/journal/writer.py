@@ -105,9 +105,9 @@ class Journal(TallyJournal):
         if self.tally.delivered == self._delivered:
             return False
         self._delivered = self.tally.delivered
-        told = self.tally.told_at_rest()
-        self.drop(told)
-        return bool(told)
+        contents = self.tally.published_at_rest()
+        self.drop(contents)
+        return bool(contents)
 
     def _snapshot(self) -> bytes:
         head = layout.header(self._cluster, self.tally.identity)

@@ -88,12 +88,12 @@ class MirrorReport:
         self._gaps: dict[Gap, None] = {}
         self._passed: dict[TopicPartition, Copied] = {}
         """How far the partitions are done that this process has, or had last."""
-        self._untold: set[TopicPartition] = set()
+        self._unreported: set[TopicPartition] = set()
         self._ours: set[TopicPartition] = set()
         """Those that were told of since the last tick."""
         self._records: Counter[TopicPartition] = Counter()
         self._reports = 0
-        self._told: dict[int, _Contents] = {}
+        self._unacknowledged: dict[int, _Contents] = {}
         """Events that are published and not acknowledged, by number."""
         self._left_out = 0
         self._topic: AuditTopic | None = None
@@ -103,7 +103,9 @@ class MirrorReport:
     def waiting(self) -> int:
         """How many gaps are not known to be on the audit topic."""
         with self._lock:
-            return len(self._gaps) + sum(len(told.gaps) for told in self._told.values())
+            return len(self._gaps) + sum(
+                len(contents.gaps) for contents in self._unacknowledged.values()
+            )
 
     def attach(self, context: MirrorContextLike) -> None:
         """Begin to report."""
@@ -128,12 +130,12 @@ class MirrorReport:
             self._passed[place] = Copied(
                 topic,
                 partition,
-                self._called(topic),
+                self._target_topic(topic),
                 topic_id[:MAX_TEXT],
                 offset,
                 self._records[place],
             )
-            self._untold.add(place)
+            self._unreported.add(place)
 
     def on_gap(
         self, topic: str, partition: int, from_offset: int, to_offset: int, reason: str
@@ -157,7 +159,7 @@ class MirrorReport:
         """Report if there are gaps, or if it is time for a sign of life."""
         with self._lock:
             due = bool(self._gaps) or now_ms >= self._next_report
-            if not due or len(self._told) >= MAX_WAITING or not self._ready(now_ms):
+            if not due or len(self._unacknowledged) >= MAX_WAITING or not self._ready(now_ms):
                 return
             self._next_report = now_ms + self._open.deployment.audit.report_interval_ms
             through = now_ms if oldest_pending_ms is None else min(now_ms, oldest_pending_ms)
@@ -183,7 +185,7 @@ class MirrorReport:
     def _ready(self, now_ms: int) -> bool:
         return self._topic is not None and self._topic.ready(now_ms)
 
-    def _called(self, topic: str) -> str:
+    def _target_topic(self, topic: str) -> str:
         """What the target calls the topic, by the settings' rules for this mirror."""
         context = self._open
         for mirror in context.deployment.mirrors:
@@ -198,22 +200,22 @@ class MirrorReport:
             log.warning("%d more gaps of the mirror are not reported", self._left_out)
             self._left_out = 0
         if self._reports % REPEAT_ALL == 0 or closed:
-            self._untold |= self._ours & self._passed.keys()
+            self._unreported |= self._ours & self._passed.keys()
         self._reports += 1
-        copied = [self._passed[place] for place in sorted(self._untold)]
-        self._untold, self._ours = set(), set()
-        told = [
+        copied = [self._passed[place] for place in sorted(self._unreported)]
+        self._unreported, self._ours = set(), set()
+        contents = [
             _Contents(
                 tuple(gaps[at : at + GAPS_PER_EVENT]), tuple(copied[at : at + GAPS_PER_EVENT])
             )
             for at in range(0, max(len(gaps), len(copied)), GAPS_PER_EVENT)
         ]
-        return [self._event(now_ms, through, closed, some) for some in told or [_Contents()]]
+        return [self._event(now_ms, through, closed, some) for some in contents or [_Contents()]]
 
-    def _event(self, now_ms: int, through: int, closed: bool, told: _Contents) -> AuditEvent:
+    def _event(self, now_ms: int, through: int, closed: bool, contents: _Contents) -> AuditEvent:
         context, number = self._open, self._next_event
         self._next_event += 1
-        self._told[number] = told
+        self._unacknowledged[number] = contents
         return AuditEvent(
             kind="mirror",
             tier="mirror",
@@ -228,8 +230,8 @@ class MirrorReport:
             window_ms=context.deployment.audit.window_ms,
             complete_through=through,
             closed=closed,
-            gaps=told.gaps,
-            copied=told.copied,
+            gaps=contents.gaps,
+            copied=contents.copied,
         )
 
     def _publish(self, events: list[AuditEvent], now_ms: int) -> None:
@@ -242,12 +244,12 @@ class MirrorReport:
     def _published(self, number: int, future: Future[Any]) -> None:
         failed = future.cancelled() or future.exception() is not None
         with self._lock:
-            told = self._told.pop(number, _Contents())
+            contents = self._unacknowledged.pop(number, _Contents())
             if not failed:
                 self._troubled = False
                 return
-            self._gaps = dict.fromkeys(told.gaps) | self._gaps
-            self._untold |= {(one.topic, one.partition) for one in told.copied}
+            self._gaps = dict.fromkeys(contents.gaps) | self._gaps
+            self._unreported |= {(one.topic, one.partition) for one in contents.copied}
             if not self._troubled:
                 self._troubled = True
                 why = "cancelled" if future.cancelled() else repr(future.exception())

@@ -72,14 +72,14 @@ class ConsumerBooks:
             self.tally.accept(Run(key, first, last, low, high), 0, now_ms)
             self.tally.settle(key, Outcome.IN_DOUBT, first, last, now_ms)
 
-    def come_upon(self, place: TopicPartition, offset: int) -> None:
+    def starts_at(self, place: TopicPartition, offset: int) -> None:
         """What stands there is handed out: if nothing else was told of the partition yet, nothing
         before it is owed."""
         if place not in self._through:
             self._through[place] = offset
             self.hurried = True
 
-    def come_to(self, positions: Mapping[TopicPartition, int]) -> None:
+    def processed_before(self, positions: Mapping[TopicPartition, int]) -> None:
         """Everything before these offsets is processed. The newest word holds: an application that
         goes back says so."""
         self._through |= positions
@@ -114,7 +114,7 @@ class ConsumerBooks:
         """The cells that are told and at rest: they may be dropped."""
         tally = self.tally
         gone = tally.at_rest(now_ms - max(KEEP_MS, 3 * tally.identity.window_ms))
-        return tally.told_at_rest() if tally.crowded else gone
+        return tally.published_at_rest() if tally.crowded else gone
 
     def _add_stamped(self, key: TallyKey, run: SeenRun, now_ms: int, outcome: Outcome) -> None:
         tally, first, last = self.tally, run.first, run.last

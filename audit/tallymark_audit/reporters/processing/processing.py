@@ -53,28 +53,28 @@ class Processing:
         for run in self.in_flight.take(place, runs):
             self.books.leave_out(run)
         if runs:
-            self.books.come_upon(place, runs[0].offset)
+            self.books.starts_at(place, runs[0].offset)
 
     def done_before(self, positions: Mapping[TopicPartition, int], now_ms: int) -> None:
         """All that was handed out before these offsets is processed."""
         for place, run in self.in_flight.done(positions):
             self.books.add(run, place, now_ms)
-        self.books.come_to(positions)
+        self.books.processed_before(positions)
 
     def fetched(self, message: ConsumedMessage) -> None:
         """The application has this message and is not done with it."""
-        self._come_upon(message)
+        self._starts_at(message)
         self.ack_batcher.put(message)
 
     def processed(self, message: ConsumedMessage, outcome: Outcome, now_ms: int) -> None:
         """The application says that it is done with this message."""
-        self._come_upon(message)
+        self._starts_at(message)
         self._add(self.ack_batcher.done(message, outcome), now_ms)
 
     def settle(self, now_ms: int) -> None:
         """Take into the books what is done."""
         self._add(self.ack_batcher.settle(), now_ms)
-        self.books.come_to(self.ack_batcher.positions)
+        self.books.processed_before(self.ack_batcher.positions)
 
     def released(self, place: TopicPartition, mark: InFlightMark, now_ms: int) -> None:
         """The partition is somebody else's now, who gets what is not stored again."""
@@ -112,9 +112,9 @@ class Processing:
         for _, run in self.in_flight.done({place: mark.behind}):
             self.books.doubt(run, now_ms)
 
-    def _come_upon(self, message: ConsumedMessage) -> None:
+    def _starts_at(self, message: ConsumedMessage) -> None:
         if message.offset >= 0:
-            self.books.come_upon(message.place, message.offset)
+            self.books.starts_at(message.place, message.offset)
 
     def _add(self, done: Collection[ProcessedRun], now_ms: int) -> None:
         for one in done:

@@ -141,7 +141,7 @@ class ProducerRun:
                 journal.mend(now_ms)
             if not self._ready(now_ms):
                 return
-            self._replay_orphans(now_ms)
+            self._publish_orphans(now_ms)
             due = now_ms - self._last_report >= self.settings.report_interval_ms
             crowded = journal is not None and journal.tally.crowded and not self._troubled
             if (due or self._hurried or crowded) and now_ms >= self._rested_at:
@@ -152,7 +152,7 @@ class ProducerRun:
         with self._lock:
             if self._closing is not None:
                 return  # see tick()
-            if self._journal is None or not self._journal.tally.news:
+            if self._journal is None or not self._journal.tally.has_changed:
                 return
             self._hurried = True
             soon = now_ms - self._last_report < FLUSH_MS or now_ms < self._rested_at
@@ -205,7 +205,7 @@ class ProducerRun:
         journal = self._books()
         journal.drop(journal.tally.at_rest(now_ms - max(KEEP_MS, 3 * self.settings.window_ms)))
         if journal.tally.crowded:
-            journal.drop(journal.tally.told_at_rest())
+            journal.drop(journal.tally.published_at_rest())
         if journal.tally.waiting < MAX_WAITING:
             self._last_report = now_ms
             self._hurried = False
@@ -252,7 +252,7 @@ class ProducerRun:
     def _ready(self, now_ms: int) -> bool:
         return self.context.cluster_id is not None and self._topic.ready(now_ms)
 
-    def _replay_orphans(self, now_ms: int) -> None:
+    def _publish_orphans(self, now_ms: int) -> None:
         directory, cluster = self.settings.journal_dir, self.context.cluster_id
         if self._replay is None and directory is not None and cluster is not None:
             self._replay = Replay(directory, cluster, self.context.publish)
@@ -288,7 +288,7 @@ class ProducerRun:
             if self._closing is not None:
                 self._closing.discard(event.event_number)
                 if not self._closing:
-                    journal.close(remove=journal.tally.all_told)
+                    journal.close(remove=journal.tally.all_published)
 
     def _not_published(
         self, journal: Journal, event: AuditEvent, error: BaseException | None

@@ -70,7 +70,7 @@ _PAUSE_SECONDS: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
-    """``kind`` happens to the process ``name`` (of log_faults: to the cluster) at ``at``."""
+    """``kind`` happens to the process ``name`` (of faults in a log: to the cluster) at ``at``."""
 
     at: float
     kind: str
