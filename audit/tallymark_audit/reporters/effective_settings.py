@@ -1,4 +1,4 @@
-"""The settings that the audit of an application goes by, wherever it runs."""
+"""The settings that are in force for the audit of an application."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST_WINDOW_MS: Final = 3_600_000
 
 
 def settings_in_force(deployment: Deployment | str | Path | None) -> Deployment | None:
-    """What is given (or the file of it), else what is found here; None: there are no settings."""
+    """The given settings (or their file), else those found here; None: there are none."""
     if isinstance(deployment, Deployment):
         return deployment
     path = find_settings(deployment)
@@ -21,8 +21,8 @@ def settings_in_force(deployment: Deployment | str | Path | None) -> Deployment 
 
 
 def with_window(settings: Deployment | None, window_ms: int | None, who: str) -> Deployment:
-    """The settings, or where there are none the defaults with that window. UserError, in the name
-    of ``who``: it is not the settings' window, or none that can be."""
+    """The settings, or without settings the defaults with this window. UserError, which begins
+    with ``who``: the settings have another window, or it is out of bounds."""
     if settings is not None:
         if window_ms not in (None, settings.audit.window_ms):
             raise UserError(

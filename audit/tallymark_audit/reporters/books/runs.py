@@ -1,4 +1,4 @@
-"""A batch as the books take it: cut into runs, consecutive sequences that fall in one window."""
+"""A batch cut into runs for the books: consecutive sequences that fall in one window."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tallymark_audit.model.cells import window_of
 
 
 class TallyKey(NamedTuple):
-    """A cell at its reporter. Server and instance are ``""`` where they are the reporter's own: a
-    consumer tells whose records it has processed."""
+    """A cell of a reporter. ``server`` and ``instance`` are those of the sender in a consumer's
+    books; in a producer's books they are ``""``, since they are the reporter's own."""
 
     topic: str
     partition: int

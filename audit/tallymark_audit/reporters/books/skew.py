@@ -1,7 +1,7 @@
-"""Which records are stamped implausibly far from when they are sent.
+"""Which records have a timestamp implausibly far from the time at which they are sent.
 
-They are counted as *skewed* and otherwise like all others, in the window of their stamp: a clock
-that is wrong loses nothing. A back-fill, which writes old records on purpose, is exempt.
+They are counted as *skewed*, and otherwise like all others, in the window of their timestamp: a
+wrong clock loses nothing. A back-fill, which writes old records on purpose, is exempt.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """A reporter's own books: what it accepted, what became of it, and what of that was published.
 
-A :class:`Tally` is told of every batch and asked for a report now and then. It does no I/O and
-reads no clock; the journal records the same calls, so that replaying them gives the same books.
+A :class:`Tally` counts every batch and makes a report now and then. It does no I/O and reads no
+clock; the journal records the same calls, so that replaying them gives the same books.
 
 What is published follows three rules, which together let any event be lost:
 
-* an event says all that is known of a cell, never what was added;
-* a cell is repeated until, after the report that first told its present state, ``REPEATS`` more
-  were acknowledged;
-* a report says from which earlier one on it makes up for (``covers_from``).
+* an event holds all that is known of a cell, never only what was added;
+* a cell is repeated until ``REPEATS`` more reports were acknowledged after the report that first
+  held its present state;
+* a report says which earlier reports it replaces (``covers_from``: the first of them).
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ RANGES_PER_EVENT: Final = 4000
 CELLS_PER_EVENT: Final = 500
 """Bounds of one event, so that it stays well below a megabyte; a larger report is split."""
 MOST_RANGES: Final = 50_000
-"""A cell is told in one event, whatever the settings allow: this many ranges take up to 900 kB."""
+"""A cell is reported in one event, whatever the settings allow: this many ranges take up to 900 kB.
+"""
 LEAST: Final = 100
-"""Ranges that an event may hold however small the cluster wants it."""
+"""Ranges that an event may hold, however small the largest message of the cluster is."""
 MAX_CELLS: Final = 20_000
 """Cells kept at a time, some 1.4 kB each. See :meth:`Tally.leave_out`."""
 
@@ -56,8 +57,8 @@ class ReporterIdentity:
 
 @dataclass(slots=True)
 class _Report:
-    """A report under way: its events that are not yet acknowledged. ``reports_from``: what was first
-    told in an event from that number on was not known to have arrived before this report."""
+    """A report under way: its events that are not yet acknowledged. ``reports_from``: what was
+    first told in an event from that number on was not known to have arrived before this report."""
 
     reports_from: int
     last: int
@@ -103,7 +104,7 @@ class Tally:
         self.accept_in(cell, run, size, now_ms, skewed)
 
     def accept_in(self, cell: TallyCell, run: Run, size: int, now_ms: int, skewed: int = 0) -> None:
-        """:meth:`accept`, where the run's cell is at hand."""
+        """:meth:`accept` for a caller that has the run's cell."""
         cell.accept(run, size, skewed, self.max_ranges)
         self._changed(cell, now_ms)
 
@@ -116,8 +117,8 @@ class Tally:
         now_ms: int,
         latency: int | None = None,
     ) -> None:
-        """It is known what became of these sequences, and after what ``latency`` (ms) where that
-        is known too. A cell that is not there is left alone."""
+        """These sequences ended with this outcome, after ``latency`` (ms) where it is known. Does
+        nothing if there is no such cell."""
         cell = self.cells.get(key)
         if cell is not None:
             self.settle_in(cell, outcome, first, last, now_ms, latency)
@@ -131,7 +132,7 @@ class Tally:
         now_ms: int,
         latency: int | None = None,
     ) -> None:
-        """:meth:`settle`, where the cell is at hand."""
+        """:meth:`settle` for a caller that has the cell."""
         cell.settle(outcome, first, last, self.max_ranges)
         if latency is not None:
             add(cell.latency, latency, last - first + 1)
@@ -152,8 +153,8 @@ class Tally:
         unstamped: int = 0,
         malformed: int = 0,
     ) -> None:
-        """Of a consumer: these sequences came ``again``, so many records told nothing of where they
-        are from."""
+        """Of a consumer: these sequences were processed ``again``; so many records have no stamp
+        (``unstamped``), or one that cannot be read (``malformed``)."""
         cell = self.cells.get(key)
         if cell is None:
             cell = self.cells[key] = TallyCell(self.next_part)
@@ -174,9 +175,9 @@ class Tally:
         return key in self.cells or len(self.cells) < self.max_cells
 
     def leave_out(self, records: int, from_ms: int) -> None:
-        """There is no room for these records: the audit topic cannot be written, and timestamps
-        all over time open a cell each. They are not claimed, and the books are never again complete
-        beyond the smallest of their timestamps, nor closed: what is missing there is not known."""
+        """There is no room for these records: reports do not arrive, and the timestamps are so far
+        apart that each opens a cell. They are not claimed. From the smallest of their timestamps on
+        the books are never complete again, nor closed: what is missing there is not known."""
         self.left_out += records
         self.left_out_from = min(self.left_out_from, from_ms)
 
@@ -193,7 +194,7 @@ class Tally:
 
     def report(self, now_ms: int, complete_through: int, closed: bool = False) -> list[AuditEvent]:
         """The next report: one event, or several that belong together. A closing report repeats
-        everything that is still remembered."""
+        everything that the books still hold."""
         complete_through = min(FOREVER if closed else complete_through, self.left_out_from)
         closed = closed and not self.left_out
         covers_from = self.dropped_through + 1 if closed else self._covers_from()
@@ -237,8 +238,8 @@ class Tally:
                 self.delivered = max(self.delivered, report.last + 1)
 
     def not_published(self, event_number: int) -> bool:
-        """An event could not be published. Its number is spent: the next report makes up for it.
-        Whether it is the first of its report of which that is known."""
+        """An event could not be published. Its number is not used again: the next report replaces
+        it. Returns whether it is the first failed event of its report."""
         for report in list(self._reports):
             if event_number in report.open:
                 self._reports.remove(report)
@@ -247,12 +248,11 @@ class Tally:
 
     def publish_again(self) -> None:
         """The audit topic may have lost events that were acknowledged: the next report repeats
-        everything that is still remembered."""
+        everything that the books still hold."""
         self.delivered = min(self.delivered, self.dropped_through + 1)
 
     def too_large(self) -> None:
-        """The cluster does not take events of this size: halve them, and the cells that are
-        larger."""
+        """The cluster refuses events of this size: halve them, and the cells that are larger."""
         ranges, cells = self._per_event
         self._per_event = max(LEAST, ranges // 2), max(1, cells // 2)
         self.max_ranges = max(LEAST, min(self.max_ranges, self._per_event[0]))
@@ -263,21 +263,22 @@ class Tally:
 
     @property
     def crowded(self) -> bool:
-        """Whether there are so many cells that they are better told and forgotten soon."""
+        """Whether there are so many cells that they should be reported and forgotten soon."""
         return len(self.cells) > self.max_cells // 2
 
     def at_rest(self, before_ms: int) -> list[TallyKey]:
-        """The cells that have not changed since ``before_ms``, are settled, and that no report to
-        come repeats: they may be dropped."""
+        """The cells that may be dropped: settled, unchanged since ``before_ms``, and in no later
+        report."""
         return self._published_before(self._covers_from(), before_ms)
 
     def published_at_rest(self) -> list[TallyKey]:
-        """All that are settled and known to be on the topic. If dropped, what an event lost after
-        it was acknowledged said of them is not said again: for want of room only."""
+        """All cells that are settled and known to be on the topic. Dropping them loses what an
+        event held of them if that event is lost after it was acknowledged: for want of room only.
+        """
         return self._published_before(self.delivered, FOREVER)
 
     def drop(self, key: TallyKey, carrier: int) -> None:
-        """Forget one cell; should it come back, it will be another part."""
+        """Forget one cell. More records of it make a new cell, with another part number."""
         self.cells.pop(key, None)
         self.dropped_through = max(self.dropped_through, carrier)
 

@@ -3,7 +3,7 @@
 It keeps sequences as ranges. A cell that would take more of them than may be kept is *summarized*:
 from then on it counts, and hashes what is acknowledged
 (:class:`tallymark_audit.model.cells.Summary`), so it stays small and can still be compared, but no
-longer says which records are missing.
+longer names the missing records.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ is not checked. It bounds the cell's report to some 300 kB."""
 
 
 class Outcome(IntEnum):
-    """What became of an accepted record."""
+    """How an accepted record ended."""
 
     ACKNOWLEDGED = 1
     FAILED = 2
     IN_DOUBT = 3
     ABORTED = 4
-    """Written in a transaction that was aborted: nobody is meant to see it."""
+    """Written in a transaction that was aborted: no consumer is to see it."""
     FILTERED = 5
     """Of a consumer: seen, and left out on purpose."""
 
 
 @dataclass(slots=True)
 class TallyCell:
-    """``carrier`` is the event that first reported its present state, -1 while none has; ``touched``
-    (ms) is when it last changed. ``count``, ``bytes``, ``skewed`` and the timestamps (ms) are of
-    what was accepted. With a ``summary`` it has no ranges. ``again``: the ``duplicates``, all of
-    them, or None where they are too many to be named."""
+    """``carrier`` is the event that first reported its present state, -1 while none has;
+    ``touched`` (ms) is when it last changed. ``count``, ``bytes``, ``skewed`` and the timestamps
+    (ms) are of what was accepted. With a ``summary`` it has no ranges. ``again``: all sequences of
+    the ``duplicates``, or None where there are too many to name."""
 
     part: int
     revision: int = 0
@@ -82,7 +82,7 @@ class TallyCell:
             self.lighten(most)
 
     def settle(self, outcome: Outcome, first: int, last: int, most: int) -> None:
-        """What became of these sequences; each is settled once."""
+        """These sequences ended with this outcome; each is settled once."""
         if self.summary is not None:
             self.summary = _counted(self.summary, outcome, RangeSet.single(first, last))
             return
@@ -101,7 +101,7 @@ class TallyCell:
                 self.again = None
 
     def settle_pending(self) -> bool:
-        """Doubt what is accepted and not settled; whether there was any."""
+        """Mark what is accepted and not settled as in doubt; returns whether there was any."""
         if self.summary is not None:
             doubtful = _open(self.summary)
             self.summary = self.summary._replace(in_doubt=self.summary.in_doubt + doubtful)
@@ -123,14 +123,14 @@ class TallyCell:
                 mine[block.block] = block
 
     def lighten(self, most: int) -> None:
-        """There are more than ``most`` ranges. What came again loses its names first, since what is
-        missing is worth more."""
+        """There are more than ``most`` ranges. The ranges of duplicates are dropped first: missing
+        records are worth more."""
         self.again = None
         if self.weight > most:
             self.summarize()
 
     def summarize(self) -> None:
-        """Give up the ranges for what they amount to."""
+        """Replace the ranges by their counts and hash."""
         summary = Summary(self.accepted.frozen().size, 0, 0, 0, 0)
         for outcome, ranges in self.settled.items():
             summary = _counted(summary, outcome, ranges.frozen())
@@ -159,12 +159,12 @@ class TallyCell:
 
     @property
     def weight(self) -> int:
-        """How many ranges it takes to tell."""
+        """How many ranges its report holds."""
         again = len(self.again) if self.again is not None else 0
         return len(self.accepted) + sum(map(len, self.settled.values())) + again
 
     def report(self, key: TallyKey) -> CellReport:
-        """The cell as events tell it."""
+        """The cell as an event holds it."""
         return CellReport(
             topic=key.topic,
             partition=key.partition,

@@ -1,11 +1,11 @@
-"""The audit of a consumer group: tell it what was processed, and it tells the collector.
+"""The audit of a consumer group: it reports to the collector what was processed.
 
-With our own connector it is a hook, and nothing is left to do::
+For our own connector it is a hook, and the application does nothing more::
 
     with ConsumerAudit(group="billing", bootstrap_servers="kafka:9092") as audit:
         consumer = ConsumerConnector(group="billing", ..., hooks=[audit])
 
-With any other consumer the application says what it has done, and flushes before it commits::
+With any other consumer the application reports each message, and flushes before it commits::
 
     message = consumer.poll(1.0)
     work(message)
@@ -14,15 +14,15 @@ With any other consumer the application says what it has done, and flushes befor
     audit.flush()
     consumer.commit()
 
-The group's next run reads again from the stored offsets, and reports that as a run of its own; the
-union is right as long as nothing was stored that was not reported. The hook sees to that, and so
-does ``flush()`` before ``commit()``.
+The group's next run reads again from the committed offsets, and reports that as a run of its own.
+The sum of both is right as long as no offset was committed whose records were not reported. The
+hook makes sure of that, and so does ``flush()`` before ``commit()``.
 
-What a run that is killed had processed and not reported stands in its journal
-(:mod:`tallymark_audit.reporters.journal.consumer_layout`), which the next run on the host, or the
-host's collector, publishes: what the next member processes again is then DUPLICATION, by name, and
-what was in hand is EXPLAINED as perhaps processed twice. Where the journal is lost, all behind what
-was reported stays UNKNOWN until the run is retired.
+The journal of a killed run holds what it had processed and not reported
+(:mod:`tallymark_audit.reporters.journal.consumer_layout`). The next run on the host, or the host's
+collector, publishes it: what the next member processes again is then DUPLICATION, by name, and what
+was in flight is EXPLAINED as perhaps processed twice. Where the journal is lost, everything behind
+the last report stays UNKNOWN until the run is retired.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ from tallymark_audit.reporters.producer.interceptor import state_journal
 
 log: Final = logging.getLogger(__name__)
 COMMIT_SECONDS: Final = 2.0
-"""How long a commit waits for its report. Without one the offsets are stored all the same: the
-audit is not to stop the application, and what was not reported shows as missing."""
+"""How long a commit waits for its report. After that the offsets are committed without one: the
+audit must not stop the application, and what was not reported shows as missing."""
 
 
 class ConsumerAudit(ClosedByWith):
     """One consumer of a group, and a :class:`~tallymark.client.consuming.hooks.ConsumerHook`.
 
     Where the cluster is: ``bootstrap_servers`` and the ``security`` keywords of every client, or
-    ``cluster``, its name in the settings. ``deployment``: those, or their file; default: what is in
-    force here. Where there are none, ``window_ms`` must be what the collector counts in (60,000
-    unless said otherwise). ``server`` and ``application`` say who this is. ``journal_dir``: where
+    ``cluster``, its name in the settings. ``deployment``: the settings, or their file; default: the
+    ones in force here. Without settings ``window_ms`` must be the window of the collector (default
+    60,000). ``server`` and ``application`` name this consumer in reports. ``journal_dir``: where
     its journal is (default: the deployment's folder, else ~/.local/state/tallymark/journal).
 
-    Every method may be called by any thread, and by asyncio code: only ``flush()`` and ``close()``
-    wait. Nothing here raises because of a message.
+    Every method may be called from any thread, and from asyncio code: only ``flush()`` and
+    ``close()`` wait. No message raises an error.
     """
 
     def __init__(
@@ -128,9 +128,9 @@ class ConsumerAudit(ClosedByWith):
     # -- for applications ---------------------------------------------------------------------
 
     def fetched(self, message: object) -> None:
-        """The application has this message and is not done with it: for those who work on many at
-        a time. It holds back what the reports say is complete. Messages that are not told of are
-        taken to be processed in the order of the log."""
+        """The application has this message and is not done with it: for applications that work on
+        many messages at a time. Until it is processed, no report is complete beyond its timestamp.
+        Without these calls, messages count as processed in the order of the log."""
         with self._lock:
             found = consumed_message(message)
             if found is not None and self._audits(found.place):
@@ -142,13 +142,13 @@ class ConsumerAudit(ClosedByWith):
         self._done(message, Outcome.ACKNOWLEDGED)
 
     def filtered(self, message: object) -> None:
-        """The application has left it out, on purpose."""
+        """The application has skipped the message, on purpose."""
         self._done(message, Outcome.FILTERED)
 
     def flush(self, timeout: float = COMMIT_SECONDS) -> bool:
-        """Report now, and wait so many seconds at most until the report is in the cluster; whether
-        it is. Call it before offsets are stored: what is stored and not reported would show as
-        missing if this process were killed then."""
+        """Report now, and wait at most ``timeout`` seconds until the report is in the cluster;
+        returns whether it is. Call it before offsets are committed: records that are committed and
+        not reported would show as missing if this process were killed then."""
         with self._lock:
             self._settle()
         return self._over or self._reporter.publish(now_ms(), timeout)
@@ -174,14 +174,14 @@ class ConsumerAudit(ClosedByWith):
                 self._journal.handed_out((topic, partition), runs)
 
     def view(self, topic: str, partition: int) -> memoryview | None:
-        """Where the connector is to keep what the application has in hand, so that a sudden death
-        leaves it behind (:mod:`tallymark.client.consuming.marks`)."""
+        """The memory in which the connector notes what the application has in flight, so that it
+        survives a sudden death (:mod:`tallymark.client.consuming.marks`)."""
         place = topic, partition
         with self._lock:
             return self._journal.view(place) if self._audits(place) else None
 
     def done_before(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Counts what is processed, and waits until the report of it is in the cluster."""
+        """Count what is processed, and wait until its report is in the cluster."""
         now = now_ms()
         with self._lock:
             if self._over:
@@ -197,8 +197,8 @@ class ConsumerAudit(ClosedByWith):
             )
 
     def released(self, places: Collection[TopicPartition]) -> None:
-        """What was handed out of these and is not stored comes again. What of that is processed is
-        counted, so that it shows as processed twice."""
+        """The next consumer of these partitions is given again what is not committed. What of that
+        is processed is counted, so that it shows as processed twice."""
         now = now_ms()
         with self._lock:
             for place in places:
@@ -206,7 +206,7 @@ class ConsumerAudit(ClosedByWith):
                     self._journal.released(place, now)
 
     def truncated(self, topic: str, partition: int, offset: int) -> None:
-        """What was cut off the log and handed out before is taken to be processed."""
+        """What was handed out and is now cut off the log counts as processed."""
         place = topic, partition
         with self._lock:
             if not self._over and self._audits(place):
@@ -219,7 +219,7 @@ class ConsumerAudit(ClosedByWith):
     # -- details ------------------------------------------------------------------------------
 
     def forked(self) -> None:
-        """In a child: this run is the parent's."""
+        """In a forked child: this run belongs to the parent."""
         self._over = True
 
     def _done(self, message: object, outcome: Outcome) -> None:
@@ -230,12 +230,13 @@ class ConsumerAudit(ClosedByWith):
             self._journal.processed(found, outcome, now_ms())
 
     def _settle(self) -> None:
-        """Count what is done but not in the books yet."""
+        """Count what was acknowledged and is not in the books yet."""
         if self._journal.processing.ack_batcher.is_used:
             self._journal.settle(now_ms())
 
     def _before_report(self) -> int | None:
-        """What the reporter asks before each report: the smallest timestamp that is not done."""
+        """The reporter calls this before each report: the smallest timestamp (ms) that is not
+        processed."""
         if not self._over:
             self._settle()
         return self._journal.processing.oldest

@@ -1,7 +1,7 @@
-"""Publishes a consumer's books: the interceptor of a producer that has nothing else to send.
+"""Publishes a consumer's books: the interceptor of a producer that sends nothing but reports.
 
-That producer brings what reporting takes: a thread that comes by, the cluster's id, records that
-are kept until they are acknowledged, and an end that waits for them.
+That producer has what reporting needs: a thread that calls regularly, the cluster's id, records
+that are kept until they are acknowledged, and a close that waits for them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _LOOK_SECONDS: Final = 0.02
 MAX_WAITING: Final = 3
 """Reports published and not acknowledged, beyond which no more are made: they would only repeat."""
 REPLAY_MS: Final = 10_000
-"""How often it looks for journals of members of this host that died."""
+"""How often it looks for journals of dead members of this host."""
 
 
 class ConsumerReporter:
     """A :class:`~tallymark.client.producing.interceptors.producer_interceptor.ProducerInterceptor`.
-    ``lock`` is held by whoever calls the journal; ``journal_dir`` is where those of dead members
-    are looked for. ``oldest`` tells the smallest timestamp (ms) of what is in hand, None: nothing
+    Callers of the journal hold ``lock``. ``journal_dir`` is the folder with the journals of dead
+    members. ``oldest`` returns the smallest timestamp (ms) of what is in flight, None: nothing
     is."""
 
     def __init__(
@@ -77,7 +77,7 @@ class ConsumerReporter:
         """It sends nothing."""
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
-        """Report if it is time to: with news, and without as a sign of life."""
+        """Report if it is time to, with or without changes: a report is a sign of life too."""
         with self.lock:
             if self._closed:
                 return
@@ -89,13 +89,13 @@ class ConsumerReporter:
                     self.report(now_ms)
 
     def on_close(self, now_ms: int) -> None:
-        """The last report. What is in hand is not processed, and comes again to others."""
+        """The last report. What is in flight is not processed, and others are given it again."""
         with self.lock:
             self._know_cluster(now_ms)  # a short run may not have looked yet
             self.report(now_ms, closed=True)
 
     def publish(self, now_ms: int, seconds: float) -> bool:
-        """Report now, and wait so long at most until that is acknowledged; whether it is."""
+        """Report now, and wait at most so long until that is acknowledged; returns whether it is."""
         deadline = time.monotonic() + seconds
         with self.lock:
             if self._books.tally.all_published:
@@ -108,8 +108,8 @@ class ConsumerReporter:
         return not waiting and all(not one.cancelled() and one.exception() is None for one in done)
 
     def report(self, now_ms: int, closed: bool = False) -> Sequence[Future[Any]]:
-        """Publish what is known now; nothing while the topic is not there, unless it is the last
-        chance."""
+        """Publish what is known now; nothing while the topic is not there, unless this is the last
+        report."""
         with self.lock:
             context, topic = self._context, self._topic
             if context is None or topic is None or not (topic.ready(now_ms) or closed):
@@ -125,7 +125,7 @@ class ConsumerReporter:
             return [self._send(context, event, now_ms) for event in events]
 
     def _know_cluster(self, now_ms: int) -> None:
-        """What is kept of the cluster: this run's journal, and those of members that died."""
+        """What needs the cluster's id: this run's journal, and the journals of dead members."""
         cluster = self._context.cluster_id if self._context is not None else None
         if self._context is None or cluster is None:
             return

@@ -14,8 +14,8 @@ other entries: :mod:`.layout`.
     RELEASED     place i32, done i64, last i64, now i64, topic
     CUT          place i32, offset i64, now i64, topic
     VIEW         place i32, slot u32, topic
-    HELD         JSON of what is in hand and on the desk, of the progress and the slots
-                 (of a compacted journal)
+    HELD         JSON of what is in flight and in the batcher of acknowledgements, of the progress
+                 and the slots (of a compacted journal)
 
 ``place`` is the partition a message was read from, ``partition`` the one of its stamp.
 """
@@ -45,13 +45,13 @@ SETTLED_FIELDS: Final = struct.Struct("<q")
 RELEASED_FIELDS: Final = struct.Struct("<iqqq")
 VIEW_FIELDS: Final = struct.Struct("<iI")
 LONGEST_STAMP: Final = 400
-"""None that can be read is longer: a server's name has 255 bytes."""
+"""No stamp that can be read is longer: a server's name has at most 255 bytes."""
 FETCHED: Final = 0
-"""In place of an outcome."""
+"""In place of an outcome: the application has the message, and is not done with it."""
 
 
 _MESSAGE_BODY: Final = struct.Struct("<IBiqqqqBh")
-"""The one of every message, packed at once: length and kind before the fields."""
+"""The entry of every message, packed in one call: length and kind before the fields."""
 
 
 class ConsumerKind(IntEnum):

@@ -1,6 +1,4 @@
-"""Read the journal of a consumer: replay its calls. Layout:
-:mod:`.consumer_layout`.
-"""
+"""Read the journal of a consumer: replay its calls. Layout: :mod:`.consumer_layout`."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from tallymark_audit.reporters.processing.processing import InFlightMark, Proces
 def replayed(
     cluster: str, identity: ReporterIdentity, more: dict[str, Any], view: memoryview, position: int
 ) -> Journaled:
-    """What the entries from ``position`` on tell. BadJournalError: they are damaged."""
+    """The books by the entries from ``position`` on. BadJournalError: they are damaged."""
     try:
         processing = Processing(identity, **more)
     except TypeError as error:
@@ -39,7 +37,7 @@ class _Calls(Books):
         self.slots: dict[TopicPartition, int] = {}
 
     def _forgotten(self, part: int) -> TallyKey:
-        """Its calls make cells that no entry names."""
+        """The calls of a consumer make cells that no entry names, so they are looked up."""
         if part not in self.keys:
             self.keys = {cell.part: key for key, cell in self.tally.cells.items()}
         return self.keys.pop(part)

@@ -1,6 +1,5 @@
-"""Write the journal of a running consumer. Layout:
-:mod:`.consumer_layout` and, of what is in hand at any moment,
-:mod:`.marks_file`.
+"""Write the journal of a running consumer. Layout: :mod:`.consumer_layout`, and
+:mod:`.marks_file` for what is in flight at any moment.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from tallymark_audit.reporters.processing.messages import ConsumedMessage
 from tallymark_audit.reporters.processing.processing import InFlightMark, Processing
 
 STEP: Final = 1024 * 1024
-"""An application that tells its messages one by one writes an entry of some 100 bytes for each."""
+"""An application that acknowledges one by one writes some 100 bytes for each message."""
 
 
 class ConsumerJournal(TallyJournal):
     """A :class:`Processing`, kept in memory and, once the cluster is known and as long as the disk
-    lets us, in the file. Each method writes its entry first, then calls the same of the processing,
-    see there. Not thread-safe."""
+    takes it, in the file. Each method writes its entry first, then calls the method of the same
+    name of the processing, see there. Not thread-safe."""
 
     def __init__(
         self,
@@ -57,8 +56,8 @@ class ConsumerJournal(TallyJournal):
                 self._begin()
 
     def view(self, place: TopicPartition) -> memoryview | None:
-        """Where the connector is to keep what is in hand of the partition, told or not; None: it
-        need not."""
+        """The memory in which the connector notes what of the partition is in flight; None: there
+        is none."""
         known = self._views.get(place)
         if known is None and self._wanted:
             marks = self._marks_file()
@@ -73,7 +72,7 @@ class ConsumerJournal(TallyJournal):
     def handed_out(self, place: TopicPartition, runs: Iterable[SeenRun]) -> None:
         view = self._views.get(place)
         for run in runs:
-            if view is not None and run.offset < view[0]:  # the application goes back
+            if view is not None and run.offset < view[0]:  # the application seeks back
                 view[1], view[0] = InFlightMark().last, run.offset
             self._append(consumer_layout.handed_out_entry(place, run))
             self.processing.handed_out(place, [run])
@@ -96,7 +95,7 @@ class ConsumerJournal(TallyJournal):
         self.processing.settle(now_ms)
 
     def released(self, place: TopicPartition, now_ms: int) -> None:
-        """What is in hand at this moment is told from its view."""
+        """What is in flight at this moment is read from the partition's view."""
         view = self._views.get(place)
         mark = InFlightMark(view[0], view[1]) if view is not None else InFlightMark()
         self._append(consumer_layout.released_entry(place, mark, now_ms))

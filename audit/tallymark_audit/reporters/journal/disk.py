@@ -1,8 +1,8 @@
-"""What a journal asks of the disk, one method a step, so that a test can fail or stop at each.
+"""What a journal does on the disk, one method for each step, so that a test can fail at each.
 
-A file is locked (``flock``) while its run lives, which is how others know it does. Its blocks are
-allocated before they are mapped: a write to a mapped page that the disk has no room for kills the
-process.
+A file is locked (``flock``) while its run lives; by that other processes know that it lives. Its
+blocks are allocated before they are mapped: a write to a mapped page for which the disk has no room
+kills the process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Mapped:
     map: mmap.mmap
 
     def close(self) -> None:
-        """Let go of the map, the file and its lock."""
+        """Close the map and the file, which releases its lock."""
         if self.file >= 0:
             self.map.close()
             os.close(self.file)
@@ -35,7 +35,7 @@ class Disk:
     """The file system. Every method raises OSError when it cannot."""
 
     def make_folder(self, folder: Path) -> None:
-        """With its parents, its user's alone; one that is there stays as it is, be it shared."""
+        """With its parents, readable by its user alone; a folder that is there stays as it is."""
         folder.mkdir(0o700, parents=True, exist_ok=True)
 
     def create(self, path: Path, size: int) -> Mapped:

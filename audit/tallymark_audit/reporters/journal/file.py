@@ -1,8 +1,7 @@
-"""The file of a journal: kept as long as the disk lets us. Layout:
-:mod:`.layout`.
+"""The file of a journal, kept as long as the disk takes it. Layout: :mod:`.layout`.
 
-The file starts small and, when full, is rewritten from the present books: into a new file of the
-size that needs, complete and locked before it takes the old one's name.
+The file starts small. When it is full it is rewritten from the present books, into a new file of
+the size that they need, which is complete and locked before it takes the old one's name.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from tallymark_audit.reporters.journal.disk import Disk, Mapped
 log: Final = logging.getLogger(__name__)
 STEP: Final = 64 * 1024
 LIMIT: Final = 64 * 1024 * 1024
-"""The most a journal may take. Books beyond that are kept in memory only, and a line says so."""
+"""The largest journal. Larger books are kept in memory only, and one line of log says so."""
 MEND_MS: Final = 60_000
-"""A journal that was given up is tried again after this, and after ever longer."""
+"""A journal that was given up is begun again after this time, and then after longer times."""
 LONGEST_MEND_MS: Final = 3_600_000
 
 
@@ -30,11 +29,11 @@ _living: weakref.WeakSet[JournalFile] = weakref.WeakSet()
 
 
 class JournalFile:
-    """Entries, appended before what they record is done. ``step``: its size is a multiple of this
-    many bytes.
+    """Entries, each appended before what it records is done. ``step``: the size of the file is a
+    multiple of this many bytes.
 
-    Trouble with the file never reaches the caller: it is given up with one line of log, the books
-    go on, and :meth:`mend` begins another one when the disk may be better. ``losses`` counts that.
+    An error of the disk never reaches the caller: the file is given up with one line of log, the
+    books go on, and :meth:`mend` begins another file later. ``losses`` counts that.
     """
 
     def __init__(
@@ -55,11 +54,11 @@ class JournalFile:
 
     @property
     def kept(self) -> bool:
-        """Whether a sudden death would leave the claims behind."""
+        """Whether the claims would survive a sudden death."""
         return self._mapped is not None
 
     def mend(self, now_ms: int) -> None:
-        """Begin the journal again, some time after it was given up."""
+        """Begin the journal again if some time has passed since it was given up."""
         if self._mapped is not None or not self._wanted:
             return
         if self._mend_at is None:
@@ -70,7 +69,7 @@ class JournalFile:
             self._begin()
 
     def close(self, remove: bool) -> None:
-        """Let go of the file, and remove it when everything in it has been published."""
+        """Close the file; ``remove`` it too when everything in it has been published."""
         if remove and self._mapped is not None:
             with contextlib.suppress(OSError):
                 self._disk.remove(self.path)
@@ -128,7 +127,7 @@ class JournalFile:
         self._mapped = None
 
     def _give_up(self, error: Exception) -> None:
-        """A journal that is not up to date would tell lies at the next start: remove it."""
+        """A journal that is not up to date would make wrong claims at the next start: remove it."""
         if not self.losses:
             log.warning(
                 "no journal at %s (%s): a sudden death of this process would leave its claims "
@@ -143,7 +142,7 @@ class JournalFile:
 
 
 def _let_go_in_child() -> None:
-    """A forked child must not keep its parent's journals locked, and must not write to them."""
+    """A forked child must neither keep its parent's journals locked nor write to them."""
     for journal in list(_living):
         journal.close(remove=False)
 

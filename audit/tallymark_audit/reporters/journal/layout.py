@@ -1,8 +1,9 @@
-"""The journal file: what of a producer run's books survives its sudden death. Read by
+"""The journal file: the books of a producer run, kept through its sudden death. Read by
 :mod:`.reading`.
 
-One file a run, ``<instance>.journal``, written through a shared memory map: the page cache keeps
-what a killed process wrote. (A power failure may lose the last seconds; it also ends the run.)
+One file for each run, ``<instance>.journal``, written through a shared memory map: the page cache
+keeps what a killed process wrote. (A power failure may lose the last seconds; it also ends the
+run.)
 
 ::
 
@@ -36,8 +37,8 @@ death cut in two fails its CRC with nothing but zeros behind it. Damage anywhere
     BOOKS        next event u64, next part u64, dropped through i64   (of a compacted journal)
     STATE        JSON of one whole cell                               (of a compacted journal)
 
-SETTLE tells an acknowledgement as well, which is how runs before ACKNOWLEDGE did. What else the
-journal of a consumer holds is drawn in :mod:`.consumer_layout`.
+SETTLE may hold an acknowledgement too: older versions, which had no ACKNOWLEDGE, wrote that. The
+other entries of a consumer's journal are drawn in :mod:`.consumer_layout`.
 """
 
 from __future__ import annotations
@@ -77,14 +78,14 @@ DROP_FIELDS: Final = struct.Struct("<Iq")
 BOOKS_FIELDS: Final = struct.Struct("<QQq")
 _ACCEPT_BODY: Final = struct.Struct(_BODY + "IqqQqqqI")
 _ACKNOWLEDGE_BODY: Final = struct.Struct(_BODY + "Iqqqi")
-"""The two of every batch, packed at once."""
+"""The two entries of every batch, each packed in one call."""
 BLOCKS_PER_ENTRY: Final = 16
 OF_CONSUMERS: Final = frozenset({"group", "max_ranges", "skew_ms"})
-"""What the identity of a consumer's journal holds beside those of every reporter."""
+"""The fields that only the header of a consumer's journal has."""
 LONGEST_MS: Final = 2**31 - 1
 MAX_ENTRY: Final = 1 << 26
 LONGEST_CUT: Final = 1024
-"""No entry but STATE and HELD is longer, and a file that has those is complete before it has its
+"""No entry but STATE and HELD is longer, and a file with those is complete before it gets its
 name."""
 
 

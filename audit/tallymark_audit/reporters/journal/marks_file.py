@@ -1,4 +1,5 @@
-"""What a consumer has in hand, in a file beside its journal, written without a call a message.
+"""What a consumer has in flight, in a file beside its journal, written without a call for each
+message.
 
 ``<instance>.marks``, 64 KiB, mapped and shared: the page cache keeps what a killed process wrote.
 
@@ -10,7 +11,7 @@
     +--------+--------+--------+--------+-- - -
       slot 0            slot 1
 
-Which partition a slot is of stands in the journal (VIEW). What the numbers mean:
+The journal says which partition a slot belongs to (VIEW). What the numbers mean:
 :class:`tallymark_audit.reporters.processing.processing.InFlightMark`. Each is written in one step,
 so that a death leaves the old or the new one.
 """
@@ -30,14 +31,14 @@ log: Final = logging.getLogger(__name__)
 MARKS_SUFFIX: Final = ".marks"
 SIZE: Final = 64 * 1024
 SLOTS: Final = SIZE // 16
-"""Partitions beyond that have none: of what is in hand of them nothing is known after a death."""
+"""More partitions have no slot: after a death it is not known what of them was in flight."""
 
 
 class MarksFile:
-    """The file of one run. The memory stays as long as anybody has a view of it."""
+    """The file of one run. The memory stays as long as there is a view of it."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
-        """Make the file. OSError: the disk does not take it."""
+        """Make the file. OSError: the disk refuses it."""
         self.path = path
         self._disk = disk
         self._mapped: Mapped | None = disk.create(path, SIZE)
@@ -45,7 +46,7 @@ class MarksFile:
         self._next = 0
 
     def take(self) -> tuple[int, memoryview] | None:
-        """Another slot, and its view. None: there is no more."""
+        """The next slot, and its view. None: all are in use."""
         slot = self._next
         if slot == SLOTS:
             return None
@@ -55,7 +56,7 @@ class MarksFile:
         return slot, view
 
     def close(self, remove: bool) -> None:
-        """Let go of the file, not of the memory: a stream may still write there."""
+        """Close the file, but keep the memory: a stream may still write there."""
         if self._mapped is None:
             return
         os.close(self._mapped.file)
@@ -66,7 +67,7 @@ class MarksFile:
 
 
 def read_marks(path: Path) -> dict[int, InFlightMark]:
-    """What a dead run had in hand, by slot; empty if the file is not there or is none."""
+    """What a dead run had in flight, by slot; empty if there is no such file."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -1,8 +1,8 @@
 """Find the journals of runs that died, so that their claims can be published after all.
 
-A journal whose lock is free belongs to nobody alive on this host. Whoever replays one holds its
-lock meanwhile and removes it when every event it made is acknowledged; if that fails the file
-stays for the next try, which publishes the same events again, under the same numbers.
+A journal whose lock is free belongs to no living process of this host. The process that replays it
+holds the lock, and removes the file when every event of it is acknowledged. If that fails the file
+stays, and the next try publishes the same events again, under the same numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Orphan:
     journaled: replay.Journaled
 
     def events(self, now_ms: int) -> list[AuditEvent]:
-        """The run's last report: what was pending is in doubt, and nothing more will come."""
+        """The run's last report: what was pending is in doubt, and no report follows."""
         processing, slots = self.journaled.processing, self.journaled.slots
         if processing is not None:
             marks = read_marks(self.path.with_suffix(MARKS_SUFFIX))
@@ -49,7 +49,7 @@ class Orphan:
         return tally.report(now_ms, 0, closed=True)
 
     def release(self, remove: bool) -> None:
-        """Let go of the lock; with ``remove`` of the file too."""
+        """Release the lock; with ``remove`` delete the file too."""
         if self.file >= 0:
             if remove:
                 for path in (self.path, self.path.with_suffix(MARKS_SUFFIX)):
@@ -88,7 +88,7 @@ def find_orphans(
 
 
 def _lock(path: Path) -> int | None:
-    """Open and lock the file; None if its run lives, or it is gone or replaced meanwhile."""
+    """Open and lock the file; None: its run lives, or the file was removed or replaced."""
     try:
         file = open_private(path, os.O_RDWR)
     except OSError:
@@ -105,8 +105,8 @@ def _lock(path: Path) -> int | None:
 
 
 def _remove_dead(path: Path) -> None:
-    """A run died while it rewrote its journal; the one it meant to replace is still there. Or it
-    had marks, and no journal (yet)."""
+    """Remove a file whose run died while it rewrote its journal (the old journal is still there),
+    or before it had one."""
     file = _lock(path)
     if file is not None:
         with contextlib.suppress(OSError):
@@ -134,11 +134,11 @@ def _read(path: Path, file: int, set_aside: list[Path] | None) -> replay.Journal
 
 @dataclass(slots=True)
 class Replay:
-    """Publish the claims of every orphan. Call :meth:`start` as often as wanted; it does not wait,
-    and an orphan that is still under way is not found again, since we hold its lock.
+    """Publish the claims of every orphan. Call :meth:`start` as often as you want; it does not
+    wait, and does not find an orphan again that is being published, since its lock is held.
 
-    ``replayed`` counts the runs whose claims were published to the end. What the cluster finds too
-    large is made smaller for the next try."""
+    ``replayed`` counts the runs whose claims were all published. Events that are too large for the
+    cluster are made smaller for the next try."""
 
     directory: Path
     cluster: str
@@ -150,7 +150,7 @@ class Replay:
     """Journals that were damaged."""
 
     def start(self, now_ms: int) -> int:
-        """Publish what is found, and return for how many runs."""
+        """Begin to publish what is found; returns for how many runs."""
         self.under_way = [future for future in self.under_way if not future.done()]
         started = 0
         for orphan in find_orphans(self.directory, self.cluster, self.set_aside):

@@ -21,8 +21,8 @@ TIMEOUT_MS: Final = 5000
 
 
 class JournalPublisher:
-    """Looks after the journals of one folder, for one cluster. Connects only when there is one.
-    Makes the audit topic where it is not, which then keeps reports for ``retention_ms``."""
+    """Publishes the journals of one folder to one cluster. Connects only when there is a journal.
+    Makes the audit topic if it is not there, which then keeps reports for ``retention_ms``."""
 
     def __init__(self, connection: ConnectionSettings, directory: Path, retention_ms: int) -> None:
         self._connection = connection
@@ -32,14 +32,14 @@ class JournalPublisher:
         self._replay: Replay | None = None
 
     def step(self, now_ms: int) -> int:
-        """Publish the orphans there are; returns of how many runs. TallymarkError: the cluster
-        cannot be reached, they are left for another time."""
+        """Publish the orphans; returns of how many runs. TallymarkError: the cluster cannot be
+        reached, they stay for another time."""
         if not any(self._directory.glob(f"*{layout.SUFFIX}")):
             return 0
         return self._prepared().start(now_ms)
 
     def finish(self, timeout: float) -> int:
-        """Wait for what is under way; returns how many runs were published to the end."""
+        """Wait until they are published; returns how many runs were."""
         if self._producer is not None:
             self._producer.flush(timeout)
         return self._replay.replayed if self._replay else 0
@@ -80,7 +80,7 @@ class JournalPublisher:
 def replay_journals(
     connection: ConnectionSettings, directory: Path, retention_ms: int, now_ms: int
 ) -> int:
-    """Publish every orphan of the folder and wait for it; returns how many runs it was."""
+    """Publish every orphan of the folder and wait for it; returns of how many runs."""
     publisher = JournalPublisher(connection, directory, retention_ms)
     try:
         publisher.step(now_ms)

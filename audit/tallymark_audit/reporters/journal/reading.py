@@ -12,7 +12,7 @@ from tallymark_audit.reporters.journal.replay import BadJournalError, Books, Jou
 
 
 def read(data: bytes | memoryview) -> Journaled:
-    """The books a journal's bytes tell. BadJournalError: see there."""
+    """The books in a journal's bytes. BadJournalError: see there."""
     view = memoryview(data)
     cluster, identity, more, position = _read_header(view)
     if identity.kind == "consumer":

@@ -30,8 +30,8 @@ class BadJournalError(ValueError):
 
 
 class Journaled(NamedTuple):
-    """What a journal tells: whose it is (cluster id and identity), and the books. Of a consumer
-    also what it had in hand, and at which place of its marks each partition is."""
+    """What a journal holds: the cluster's id and the books, with the reporter's identity. Of a
+    consumer also what it had in flight, and the slot of each partition in its marks file."""
 
     cluster: str
     tally: Tally
@@ -141,15 +141,15 @@ def _entries(view: memoryview, position: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _check_end(view: memoryview, position: int) -> None:
-    """A death cuts the last entry, whose bytes may have been copied in any order, and leaves zeros
-    behind it. Bytes further on mean that an entry in the middle was damaged."""
+    """A death cuts the last entry, whose bytes may have been written in any order, and leaves
+    zeros behind it. Other bytes further on mean that an entry in the middle was damaged."""
     rest = bytes(view[position + layout.LONGEST_CUT :])
     if rest.count(0) != len(rest):
         raise BadJournalError(f"damaged at byte {position}, with entries behind it")
 
 
 def _cell_of(raw: dict[str, Any]) -> TallyCell:
-    """Of the state of an older run, which had neither summary, contents nor latency, too."""
+    """Also reads the state that older versions wrote, without summary, contents and latency."""
     blocks: Iterable[Block] = (Block(*fields) for fields in raw.get("blocks", ()))
     settled: dict[str, list[int]] = raw["settled"]
     again: list[list[int]] | None = raw.get("again", [])
@@ -163,6 +163,6 @@ def _cell_of(raw: dict[str, Any]) -> TallyCell:
         "blocks": {block.block: block for block in blocks},
         "again": None if again is None else GrowingLevels(levels_from_json(again)),
         "latency": sketches.from_list(raw.get("latency", ())),
-        "carrier": -1,  # nobody knows any more what arrived: tell all of it again
+        "carrier": -1,  # it is not known what arrived: report all of it again
     }
     return TallyCell(**raw)

@@ -101,7 +101,7 @@ class Journal(TallyJournal):
             self.tally.fold(key, some)
 
     def _made_room(self) -> bool:
-        """Forget what is told; worth a try only when more is told than the last time."""
+        """Forget what is published; worth a try only when more is published than the last time."""
         if self.tally.delivered == self._delivered:
             return False
         self._delivered = self.tally.delivered

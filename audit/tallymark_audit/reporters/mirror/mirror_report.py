@@ -1,21 +1,22 @@
-"""The audit in a mirror: reports how far it has copied, and what it could not copy and why, to the
-target's audit topic.
+"""The audit in a mirror: it reports to the target's audit topic how far the mirror has copied, and
+what it could not copy and why.
 
 A mirror makes no claims: what the source's collector counted is the claim, what the target's
-counted is the observation. Its reports say that it lives, how far each partition of the source is
-done (so that what lies behind is under way, and what lies before and is not there is lost), and
-name the gaps in the source's log: offsets that were deleted before they were copied, cut off after,
-or never held a message. What has arrived is judged without waiting for it.
+collector counted is the observation. The reports say that the mirror lives, and up to which offset
+each partition of the source is copied: records behind that offset are under way, records before it
+that are not in the target are lost. They also name the gaps in the source's log: offsets that were
+deleted before they were copied, cut off after, or never held a message. Verdicts about records that
+have arrived do not wait for these reports.
 
 Unlike a producer, the reporter is the *mirror*, whichever process runs it: a mirror that was killed
-is not another one when it comes back, so the next run continues the reports of the last and none
-is left behind that is silent for ever. Two things make that hold:
+and started again is the same reporter. So the next run continues the reports of the last one, and
+no reporter stays silent for ever. Two rules make that possible:
 
 * a run numbers its events from its start in nanoseconds on, so later runs have higher numbers;
 * ``covers_from`` is 0: without claims there is nothing in an earlier event to wait for.
 
-A gap, and how far a partition is done, is told in every report until one that holds it was
-acknowledged; every tenth sign of life tells of all partitions, should the topic have lost one.
+A gap, and the progress of a partition, is in every report until one that holds it was acknowledged.
+Every tenth report holds all partitions, in case the topic has lost one.
 """
 
 from __future__ import annotations
@@ -46,21 +47,22 @@ log: Final = logging.getLogger(__name__)
 GAPS_PER_EVENT: Final = 2000
 """Keeps an event below some 200 kB; more gaps make more events."""
 MAX_GAPS: Final = 100_000
-"""Kept while the target does not take reports; what comes on top is counted and logged."""
+"""Kept while the target takes no reports; more gaps are counted and logged."""
 REPEAT_ALL: Final = 10
-"""Each so many reports one tells of all partitions."""
+"""One report in so many holds all partitions."""
 
 
 @dataclass(slots=True)
 class _Contents:
-    """What one event tells, so that it can be told again."""
+    """What one event holds, so that it can be reported again."""
 
     gaps: tuple[Gap, ...] = ()
     copied: tuple[Copied, ...] = ()
 
 
 class MirrorContextLike(Protocol):
-    """What is used of :class:`tallymark.mirror.MirrorContext`, which is above the audit's reach."""
+    """The part of :class:`tallymark.mirror.MirrorContext` that is used; the audit may not import
+    that class."""
 
     @property
     def source(self) -> str: ...
@@ -87,10 +89,10 @@ class MirrorReport:
         self._next_report = 0
         self._gaps: dict[Gap, None] = {}
         self._passed: dict[TopicPartition, Copied] = {}
-        """How far the partitions are done that this process has, or had last."""
+        """The progress of the partitions that this process has, or had last."""
         self._unreported: set[TopicPartition] = set()
         self._ours: set[TopicPartition] = set()
-        """Those that were told of since the last tick."""
+        """The partitions that the mirror reported since the last tick."""
         self._records: Counter[TopicPartition] = Counter()
         self._reports = 0
         self._unacknowledged: dict[int, _Contents] = {}
@@ -101,7 +103,7 @@ class MirrorReport:
 
     @property
     def waiting(self) -> int:
-        """How many gaps are not known to be on the audit topic."""
+        """The number of gaps that are not known to be on the audit topic."""
         with self._lock:
             return len(self._gaps) + sum(
                 len(contents.gaps) for contents in self._unacknowledged.values()
@@ -112,15 +114,15 @@ class MirrorReport:
         self._context = context
         retention_ms = context.deployment.audit.retention_ms
         self._topic = AuditTopic(context.create_topic, retention_ms)
-        self._topic.ready(0)  # asked for now, so that a short run finds it at its end
+        self._topic.ready(0)  # made now, so that a short run has it at its end
 
     def on_copied(self, topic: str, partition: int, first_offset: int, last_offset: int) -> None:
-        """Counted; what was copied the target's collector sees for itself."""
+        """Only counted: the target's collector sees the records themselves."""
         with self._lock:
             self._records[topic, partition] += last_offset - first_offset + 1
 
     def on_passed(self, topic: str, partition: int, offset: int, topic_id: str) -> None:
-        """To be told with the next report, if it is news."""
+        """Goes into the next report, if it has changed."""
         place = (topic, partition)
         with self._lock:
             self._ours.add(place)
@@ -140,8 +142,8 @@ class MirrorReport:
     def on_gap(
         self, topic: str, partition: int, from_offset: int, to_offset: int, reason: str
     ) -> None:
-        """To be told with the next tick. An empty one is nothing: that a topic was made again
-        (``recreated``) is told by its id, and by the source's own collector."""
+        """Goes into the report of the next tick. An empty gap is left out: that a topic was made
+        again (``recreated``) is visible by its id, and to the source's own collector."""
         if to_offset <= from_offset:
             return
         gap = Gap(topic, partition, from_offset, to_offset - 1, reason, now_ms())
@@ -156,7 +158,7 @@ class MirrorReport:
                 self._left_out += 1
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
-        """Report if there are gaps, or if it is time for a sign of life."""
+        """Report if there are gaps, or if the report interval has passed."""
         with self._lock:
             due = bool(self._gaps) or now_ms >= self._next_report
             if not due or len(self._unacknowledged) >= MAX_WAITING or not self._ready(now_ms):
@@ -169,7 +171,7 @@ class MirrorReport:
     def on_close(self, now_ms: int) -> None:
         """The last report of this run. Another run of the mirror opens it again."""
         with self._lock:
-            if not self._ready(now_ms):  # nothing was ever told there, so nothing is left open
+            if not self._ready(now_ms):  # nothing was ever reported there, so nothing is open
                 if self._gaps:
                     log.warning("the target has no %s: %d gaps", AUDIT_TOPIC, len(self._gaps))
                 return
@@ -186,7 +188,7 @@ class MirrorReport:
         return self._topic is not None and self._topic.ready(now_ms)
 
     def _target_topic(self, topic: str) -> str:
-        """What the target calls the topic, by the settings' rules for this mirror."""
+        """The name of the topic in the target, by the settings of this mirror."""
         context = self._open
         for mirror in context.deployment.mirrors:
             if (mirror.source, mirror.target) == (context.source, context.target):
@@ -262,8 +264,8 @@ def default_observer() -> MirrorReport:
 
 
 def _goes_on(last: Gap, gap: Gap) -> bool:
-    """Whether the second one begins where the first one ends, for the same reason; a mirror that
-    stands still says of one offset that it does."""
+    """Whether the second gap continues the first one, for the same reason. A mirror that is stopped
+    reports that at one offset, which is never joined."""
     if gap.reason == STOPPED:
         return False
     same = (last.topic, last.partition, last.reason) == (gap.topic, gap.partition, gap.reason)

@@ -1,7 +1,7 @@
-"""Messages that an application says one by one it is done with. Pure.
+"""Messages that an application acknowledges one by one, joined to runs. Pure.
 
-Those that follow one another are put together to runs, since each would take as long to count as a
-thousand at once.
+Counting one message takes as long as counting a run of a thousand, so messages that follow one
+another become one run first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_OPEN = 1000
 
 
 class ProcessedRun(NamedTuple):
-    """A run the application is done with, read from ``place``."""
+    """A run that the application has processed, read from the partition ``place``."""
 
     place: TopicPartition
     run: SeenRun
@@ -26,8 +26,8 @@ class ProcessedRun(NamedTuple):
 
 
 class AckBatcherState(NamedTuple):
-    """What a desk holds: runs under way by place, origin (instance, partition) and outcome; of what
-    is open the timestamps (ms) by offset; the offset behind the last that is done."""
+    """What an AckBatcher holds: runs under way by place, origin (instance, partition) and outcome;
+    of what is open the timestamps (ms) by offset; the offset behind the last that is done."""
 
     open: dict[tuple[TopicPartition, str, int, Outcome], SeenRun]
     pending: dict[TopicPartition, dict[int, int]]
@@ -35,7 +35,7 @@ class AckBatcherState(NamedTuple):
 
 
 class AckBatcher:
-    """What is being put together, and what is still open. Timestamps in ms."""
+    """The runs that are being joined, and the messages that are still open. Timestamps in ms."""
 
     def __init__(self, window_ms: int) -> None:
         self._window_ms = window_ms
@@ -44,12 +44,12 @@ class AckBatcher:
         self._next: dict[TopicPartition, int] = {}
 
     def put(self, message: ConsumedMessage) -> None:
-        """It is open from now on."""
+        """The application has the message, and is not done with it."""
         if message.offset >= 0:
             self._pending.setdefault(message.place, {})[message.offset] = message.timestamp
 
     def done(self, message: ConsumedMessage, outcome: Outcome) -> list[ProcessedRun]:
-        """It is done. Returns the runs that this one does not continue."""
+        """The application is done with the message. Returns the runs that it does not continue."""
         place, offset = message.place, message.offset
         self._pending.get(place, {}).pop(offset, None)
         if offset >= 0:
@@ -65,7 +65,7 @@ class AckBatcher:
         return finished if before is None or finished else [ProcessedRun(place, before, outcome)]
 
     def settle(self) -> list[ProcessedRun]:
-        """All runs, as far as they are."""
+        """All runs, complete or not; none is kept."""
         found = [
             ProcessedRun(place, run, outcome) for (place, _, _, outcome), run in self._open.items()
         ]
@@ -73,21 +73,21 @@ class AckBatcher:
         return found
 
     def release(self, place: TopicPartition) -> None:
-        """Somebody else's now: what is open comes again there."""
+        """The partition belongs to another consumer now, which is given what is open."""
         self._pending.pop(place, None)
         self._next.pop(place, None)
 
     @property
     def is_used(self) -> bool:
-        """Whether anything was ever told here and not given up since."""
+        """Whether a message was acknowledged here, of a partition that was not released since."""
         return bool(self._open or self._next)
 
     def state(self) -> AckBatcherState:
-        """All that is on it."""
+        """All that it holds."""
         return AckBatcherState(dict(self._open), dict(self._pending), dict(self._next))
 
     def restore(self, state: AckBatcherState) -> None:
-        """Have on it what was on another."""
+        """Take what another one held."""
         self._open, self._pending, self._next = state
 
     @property
@@ -100,7 +100,7 @@ class AckBatcher:
 
     @property
     def oldest(self) -> int | None:
-        """The smallest timestamp of what is open; one without is as old as can be."""
+        """The smallest timestamp of what is open, 0 for a message without one; None: nothing is."""
         lows = [at for pending in self._pending.values() for at in pending.values()]
         return max(0, min(lows)) if lows else None
 

@@ -1,8 +1,8 @@
-"""The books of one run of a consumer: what of whose records it has processed. Pure.
+"""The books of one run of a consumer: which records of which producer it has processed. Pure.
 
-A cell is that of the records' origin (server, instance and partition of their stamps), so that it
-can be held against what the cluster has. How far each partition was processed is told too: what
-lies behind that is not lost, nobody has come to it yet.
+A cell is named by the origin of its records (server, instance and partition of their stamps), so
+that it can be compared with what the cluster has. The books also hold up to which offset each
+partition was processed: records behind that offset are not lost, they are still to be processed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ConsumerBooks:
         self._through: dict[TopicPartition, int] = {}
         self._records: dict[TopicPartition, int] = {}
         self.hurried = False
-        """A partition is new: worth a report, so that its being worked on is known."""
+        """A partition is new: report soon, so that the audit knows that it is being processed."""
 
     def add(
         self,
@@ -51,20 +51,20 @@ class ConsumerBooks:
         tally = self.tally
         if not tally.has_room(key):
             self.leave_out(run)
-        elif not run.key.stamped:  # can only be counted: what was left out was dealt with, too
+        elif not run.key.stamped:  # can only be counted, whether processed or left out
             tally.note(key, now_ms, unstamped=run.count, malformed=run.malformed)
         else:
             self._add_stamped(key, run, now_ms, outcome)
 
     def leave_out(self, run: SeenRun) -> None:
-        """There is no room for the run: what is missing from its time on is not known."""
+        """There is no room for the run: from its time on the books are not complete."""
         self.tally.leave_out(run.count, max(0, run.min_timestamp))
 
     def doubt(self, run: SeenRun, now_ms: int) -> None:
-        """The run was in hand at the end: nobody will know whether it was processed."""
+        """The run was in flight at the end: whether it was processed cannot be known."""
         key = _key_of(run)
         if not run.key.stamped or not self.tally.has_room(key):
-            return  # others are given it, and say so
+            return  # the next consumer is given these records, and reports them
         low, high = run.min_timestamp, run.max_timestamp
         cell = self.tally.cells.get(key)
         known = cell.accepted.among(run.first, run.last) if cell is not None else EMPTY
@@ -73,19 +73,19 @@ class ConsumerBooks:
             self.tally.settle(key, Outcome.IN_DOUBT, first, last, now_ms)
 
     def starts_at(self, place: TopicPartition, offset: int) -> None:
-        """What stands there is handed out: if nothing else was told of the partition yet, nothing
-        before it is owed."""
+        """The record at this offset is handed out. If it is the first of the partition, the records
+        before it are not this consumer's to process."""
         if place not in self._through:
             self._through[place] = offset
             self.hurried = True
 
     def processed_before(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Everything before these offsets is processed. The newest word holds: an application that
-        goes back says so."""
+        """Everything before these offsets is processed. The last call counts: an application that
+        seeks back has fewer records processed."""
         self._through |= positions
 
     def cut(self, place: TopicPartition, offset: int) -> None:
-        """The log was cut there: what stands behind it now is not processed yet."""
+        """The log was cut there: the records that it gets now are not processed yet."""
         if place in self._through:
             self._through[place] = min(offset, self._through[place])
 
@@ -111,7 +111,7 @@ class ConsumerBooks:
         self._records = {place: records for place, (_, records) in given.items()}
 
     def forgotten(self, now_ms: int) -> list[TallyKey]:
-        """The cells that are told and at rest: they may be dropped."""
+        """The cells that are published and at rest: they may be dropped."""
         tally = self.tally
         gone = tally.at_rest(now_ms - max(KEEP_MS, 3 * tally.identity.window_ms))
         return tally.published_at_rest() if tally.crowded else gone

@@ -1,6 +1,6 @@
-"""What an application has in hand: records it was given and has not said it is done with. Pure.
+"""The records in flight: those that an application was given and has not processed. Pure.
 
-They are kept as runs, one for a healthy batch, so that having much in hand costs little.
+They are kept as runs, one for a healthy batch, so that many records cost little.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.record_runs import SeenRun
 
 MOST_RUNS: Final = 50_000
-"""Of a partition, some 20 MB: an application that never stores its offsets has everything in
-hand."""
+"""Of one partition, some 20 MB: an application that never commits has everything in flight."""
 
 
 class InFlight:
@@ -26,9 +25,9 @@ class InFlight:
         self._runs: dict[TopicPartition, deque[SeenRun]] = {}
 
     def take(self, place: TopicPartition, runs: Iterable[SeenRun]) -> list[SeenRun]:
-        """These were handed out. What was in hand from their first offset on was handed out before
-        and comes again, since the application went back. Returns the oldest runs, for which there
-        is no room any more: nobody will hear that they were processed."""
+        """These runs were handed out. They replace what was in flight from their first offset on:
+        the application seeked back. Returns the oldest runs, for which there is no room any more;
+        they are never counted as processed."""
         mine = self._runs.setdefault(place, deque())
         for run in runs:
             while mine and mine[-1].offset >= run.offset:
@@ -42,7 +41,8 @@ class InFlight:
         return [mine.popleft() for _ in range(len(mine) - self._most)]
 
     def done(self, positions: Mapping[TopicPartition, int]) -> list[tuple[TopicPartition, SeenRun]]:
-        """All before these offsets is processed: it leaves the hand."""
+        """All records before these offsets are processed. Returns them; they are no longer in
+        flight."""
         found: list[tuple[TopicPartition, SeenRun]] = []
         for place, offset in positions.items():
             mine = self._runs.get(place, deque())
@@ -55,7 +55,8 @@ class InFlight:
         return found
 
     def cut(self, place: TopicPartition, offset: int) -> list[SeenRun]:
-        """The log was cut there: what was handed out from that offset on leaves the hand."""
+        """The log was cut there. Returns what was handed out from that offset on, which is no
+        longer in flight."""
         mine, gone = self._runs.get(place, deque()), list[SeenRun]()
         while mine and mine[-1].last_offset >= offset:
             run = mine.pop()
@@ -66,22 +67,22 @@ class InFlight:
         return gone[::-1]
 
     def drop(self, places: Collection[TopicPartition]) -> None:
-        """These partitions are somebody else's now."""
+        """These partitions belong to another consumer now."""
         for place in places:
             self._runs.pop(place, None)
 
     @property
     def places(self) -> list[TopicPartition]:
-        """Where something may be in hand."""
+        """The partitions that may have records in flight."""
         return list(self._runs)
 
     def runs(self) -> list[tuple[TopicPartition, SeenRun]]:
-        """All that is in hand."""
+        """All that is in flight."""
         return [(place, run) for place, runs in self._runs.items() for run in runs]
 
     @property
     def oldest(self) -> int | None:
-        """The smallest timestamp (ms) in hand; a record without one is as old as can be."""
+        """The smallest timestamp (ms) in flight, 0 for a record without one; None: nothing is."""
         lows = [run.min_timestamp for runs in self._runs.values() for run in runs]
         return max(0, min(lows)) if lows else None
 
@@ -116,8 +117,8 @@ def _from(run: SeenRun, offset: int) -> SeenRun:
 
 
 def _part(run: SeenRun, skip: int, count: int) -> SeenRun:
-    """``count`` records after the first ``skip``; of what is known of the whole run only, a
-    share."""
+    """``count`` records after the first ``skip``, with their share of what is only known for the
+    whole run."""
     return replace(
         run,
         first=run.first + skip if run.key.stamped else run.first,

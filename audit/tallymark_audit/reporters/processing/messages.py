@@ -1,4 +1,4 @@
-"""Messages of any client, as the audit sees them. Whatever is in one, nothing is raised."""
+"""Messages of any client, as the audit reads them. No message raises an error."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _MOST: int = 2**63 - 1
 
 
 class ConsumedMessage(NamedTuple):
-    """One message: where it was read (``offset`` -1: not said), its timestamp in ms (-1: none), the
-    bytes of its stamp (None: it has none), and the size of key and value."""
+    """One message: where it was read (``offset`` -1: not known), its timestamp in ms (-1: none),
+    the bytes of its stamp (None: it has none), and the size of key and value."""
 
     place: TopicPartition
     offset: int
@@ -26,7 +26,7 @@ class ConsumedMessage(NamedTuple):
 
 def consumed_message(message: object) -> ConsumedMessage | None:
     """A message of confluent-kafka (whose fields are methods), kafka-python, aiokafka or our own,
-    or ``(topic, partition, headers, timestamp)``. None: it is none, or carries an error only."""
+    or ``(topic, partition, headers, timestamp)``. None: it is no message, or only an error."""
     try:
         if isinstance(message, tuple) and not hasattr(message, "_fields"):
             topic, partition, headers, timestamp = message
@@ -86,7 +86,8 @@ def _checked_message(
 
 
 def _last_stamp(headers: Any) -> bytes | None:
-    """The last header of the stamp's name; what is no bytes is a stamp that cannot be read."""
+    """The last header of the stamp's name; a value that is not bytes is a stamp that cannot be
+    read."""
     pairs: Iterable[Any] = headers.items() if isinstance(headers, dict) else headers or ()
     found: bytes | None = None
     for name, value in pairs:

@@ -1,8 +1,9 @@
-"""What one run of a consumer has in hand, on the desk, and in its books. Pure.
+"""What one run of a consumer has in flight, in its batcher of acknowledgements, and in its books.
+Pure.
 
 The journal of a consumer records these calls in order, so that replaying them gives the same books
-under the same numbers. How far the application is within what it has in hand is not told by calls,
-which would cost too much a message: that is in the :class:`InFlightMark` of each partition.
+under the same event numbers. A call for each message would cost too much, so how far the
+application is within its records in flight is in the :class:`InFlightMark` of each partition.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ ONE: Final = -1
 
 
 class InFlightMark(NamedTuple):
-    """Of one partition: all that was handed out before ``done`` is processed, ``done`` to ``last``
-    may be in hand (ONE: only ``done``; less than ``done``: nothing). As the connector writes it:
-    :mod:`tallymark.client.consuming.marks`; -1: nobody has told."""
+    """Of one partition: all that was handed out before the offset ``done`` is processed, ``done``
+    to ``last`` may be in flight (ONE: only ``done``; less than ``done``: nothing). The connector
+    writes it: :mod:`tallymark.client.consuming.marks`; -1: it has written nothing yet."""
 
     done: int = -1
     last: int = -2
 
     @property
     def behind(self) -> int:
-        """The offset behind what may be in hand."""
+        """The offset behind what may be in flight."""
         return self.done + 1 if self.last == ONE else max(self.done, self.last + 1)
 
 
@@ -48,7 +49,7 @@ class Processing:
         self.books = ConsumerBooks(identity, group, max_ranges, skew_ms)
 
     def handed_out(self, place: TopicPartition, runs: Iterable[SeenRun]) -> None:
-        """The connector is about to hand these out."""
+        """The connector is about to hand out these runs."""
         runs = list(runs)
         for run in self.in_flight.take(place, runs):
             self.books.leave_out(run)
@@ -72,19 +73,20 @@ class Processing:
         self._add(self.ack_batcher.done(message, outcome), now_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Take into the books what is done."""
+        """Count what was acknowledged one by one."""
         self._add(self.ack_batcher.settle(), now_ms)
         self.books.processed_before(self.ack_batcher.positions)
 
     def released(self, place: TopicPartition, mark: InFlightMark, now_ms: int) -> None:
-        """The partition is somebody else's now, who gets what is not stored again."""
+        """The partition belongs to another consumer now, which reads again from the committed
+        offset."""
         self._end_of(place, mark, now_ms)
         self.in_flight.drop([place])
         self.ack_batcher.release(place)
 
     def truncated(self, place: TopicPartition, offset: int, now_ms: int) -> None:
-        """The log was cut there. What was handed out before is taken to be processed: nobody is
-        given it again, and no offset that is stored will ever stand for it."""
+        """The log was cut there. What was handed out of the part that is gone counts as processed:
+        no consumer is given it again, and no committed offset will ever cover it."""
         for run in self.in_flight.cut(place, offset):
             self.books.add(run, place, now_ms)
         self.books.cut(place, offset)
@@ -92,8 +94,8 @@ class Processing:
     def last_report(
         self, marks: Mapping[TopicPartition, InFlightMark], now_ms: int
     ) -> list[AuditEvent]:
-        """Of a run that has died: all that it processed, and nothing more will come. How far it has
-        come is not told again, since others have moved on in these partitions."""
+        """The report of a run that has died: all that it processed; no report follows. It holds no
+        progress, since other consumers have moved on in these partitions."""
         self._add(self.ack_batcher.settle(), now_ms)
         for place in self.in_flight.places:
             self._end_of(place, marks.get(place, InFlightMark()), now_ms)
@@ -101,12 +103,12 @@ class Processing:
 
     @property
     def oldest(self) -> int | None:
-        """The smallest timestamp of what is not done; None: there is nothing."""
+        """The smallest timestamp (ms) of what is not processed; None: everything is."""
         lows = [low for low in (self.in_flight.oldest, self.ack_batcher.oldest) if low is not None]
         return min(lows, default=None)
 
     def _end_of(self, place: TopicPartition, mark: InFlightMark, now_ms: int) -> None:
-        """What was handed out before is processed; of what is in hand nobody will know."""
+        """Count what was handed out before the mark; what is in flight is in doubt."""
         for _, run in self.in_flight.done({place: mark.done}):
             self.books.add(run, place, now_ms)
         for _, run in self.in_flight.done({place: mark.behind}):

@@ -1,11 +1,11 @@
-"""The audit in the producer: tells the audit topic what was accepted and what became of it.
+"""The audit in the producer: it reports to the audit topic what was accepted and how it ended.
 
 Every :class:`tallymark.Producer` gets one through the entry point ``tallymark.interceptors``. The
-producer calls from its I/O thread, so nothing here waits, and whatever goes wrong with the audit
-never touches the application's records: reports are kept and tried again, one log line says so.
+producer calls from its I/O thread, so nothing here waits. An error of the audit never touches the
+application's records: reports are kept and sent again, and one log line says so.
 
-Against ``kill -9`` the books are mirrored in a journal, which the next producer on the host, or
-the host's collector, publishes: see :mod:`tallymark_audit.reporters.journal`.
+A journal keeps the books through ``kill -9``; the next producer on the host, or the host's
+collector, publishes it: see :mod:`tallymark_audit.reporters.journal`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class AuditInterceptor:
     """Tallies one producer; a
     :class:`tallymark.client.producing.interceptors.producer_interceptor.ProducerInterceptor`.
 
-    Times in ms. ``journal_dir`` None: no journal, so that a sudden death leaves the last claims
-    unknown. ``max_ranges`` are kept of a cell; beyond, it is only counted and hashed.
-    ``content_check``: keys and values are hashed too, which costs some 0.4 µs a record."""
+    Times in ms. ``journal_dir`` None: no journal, so a sudden death loses the last claims. A cell
+    keeps ``max_ranges`` ranges; with more it is only counted and hashed. ``content_check``: keys
+    and values are hashed too, which costs some 0.4 µs a record."""
 
     def __init__(
         self,
@@ -55,40 +55,41 @@ class AuditInterceptor:
         self._run: ProducerRun | None = None
 
     def attach(self, context: ProducerContext) -> None:
-        """Begin the books of this run; a forked child is another run."""
+        """Begin the books of this run; a forked child is a run of its own."""
         self._run = ProducerRun(context, self.settings)
 
     def on_send(self, batch: BatchTally) -> None:
-        """The batch's records are accepted: on record before their first byte leaves."""
+        """The batch's records are accepted: they are claimed before their first byte is sent."""
         self.run.accept(batch)
 
     def on_acknowledged(self, batch: BatchTally, base_offset: int) -> None:
-        """In the log; with acks=0 only handed over, which settles them as far as it ever will."""
+        """The records are in the log; with acks=0 they were only sent, and no more will be known."""
         self.run.settle(batch, Outcome.ACKNOWLEDGED)
 
     def on_failed(self, batch: BatchTally, error: Exception, in_doubt: bool) -> None:
-        """Given up: refused for good, or nobody knows."""
+        """The records failed for good, or it is in doubt whether they are in the log."""
         self.run.settle(batch, Outcome.IN_DOUBT if in_doubt else Outcome.FAILED)
 
     def on_split(self, batch: BatchTally, parts: Sequence[BatchTally]) -> None:
-        """Too large for the broker: it goes on as ``parts``, which are settled one by one."""
+        """The batch was too large for the broker: it is sent as ``parts``, which end one by one."""
         self.run.split(batch, parts)
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
-        """Report if it is time to: with news, and without as a sign of life."""
+        """Report if it is time to, with or without changes: a report is a sign of life too."""
         self.run.tick(now_ms, oldest_pending_ms)
 
     def on_flush(self, now_ms: int, oldest_pending_ms: int | None) -> None:
-        """Report what was settled, without being waited for."""
+        """Report what was settled; the application does not wait for the report."""
         self.run.flush(now_ms, oldest_pending_ms)
 
     def on_close(self, now_ms: int) -> None:
-        """The last report. The journal goes when it has arrived, else the next start tries."""
+        """The last report. The journal is removed when it has arrived, else the next start
+        publishes it."""
         self.run.close(now_ms)
 
     @property
     def troubles(self) -> RunTroubles:
-        """What went wrong with the audit itself, for who watches it."""
+        """What went wrong with the audit itself so far."""
         return self.run.troubles
 
     @property
@@ -100,7 +101,7 @@ class AuditInterceptor:
 
 
 def default_interceptor() -> AuditInterceptor:
-    """The interceptor that every Producer gets: by the deployment's settings, else the defaults."""
+    """The interceptor that every Producer gets: with the deployment's settings, else the defaults."""
     try:
         settings = find_settings()
         deployment = load(settings) if settings else Deployment()
@@ -111,8 +112,7 @@ def default_interceptor() -> AuditInterceptor:
 
 
 def interceptor_for(deployment: Deployment, journal_dir: Path | None = None) -> AuditInterceptor:
-    """The interceptor of a deployment; its journals where the deployment has them, unless it is
-    said where."""
+    """The interceptor of a deployment; ``journal_dir`` in place of the deployment's folder."""
     return AuditInterceptor(
         window_ms=deployment.audit.window_ms,
         journal_dir=journal_dir or deployment.journal_dir,
@@ -125,5 +125,5 @@ def interceptor_for(deployment: Deployment, journal_dir: Path | None = None) -> 
 
 
 def state_journal() -> Path:
-    """Where journals are on a host that has no settings."""
+    """The folder of journals on a host that has no settings."""
     return Path.home() / ".local" / "state" / "tallymark" / "journal"

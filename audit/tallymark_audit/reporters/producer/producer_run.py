@@ -1,6 +1,6 @@
 """One run of one audited producer: keeps its books and publishes them.
 
-Called from the producer's I/O thread, and by the futures of what it publishes.
+It is called from the producer's I/O thread, and by the futures of the events that it publishes.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from tallymark_audit.reporters.journal.writer import Journal
 
 log: Final = logging.getLogger(__name__)
 MAX_WAITING: Final = 3
-"""Reports published and not acknowledged, beyond which no more are made: they would only repeat."""
+"""With so many reports unacknowledged no more are made: they would only repeat these."""
 KEEP_MS: Final = 60_000
-"""How long a cell at rest is remembered, so that its events can be repeated if a log is cut."""
+"""How long a cell at rest is kept, so that its events can be repeated if a log is cut."""
 FLUSH_MS: Final = 200
-"""A flush reports at once, but not sooner than this after the last report: then the next tick
-does, so that a flush after every record does not make a report of each."""
+"""A flush reports at once, but not sooner than this after the last report, so that a flush after
+every record does not make a report for each; the next tick reports then."""
 LONG_MS: Final = 50
 REST_IN_TROUBLE: Final = 9
-"""A report takes the producer's thread, some 30 µs a cell. After a long one the next is not made
-before as much time has passed again, and while reports do not arrive, so many times as much."""
+"""A report takes time of the producer's thread, some 30 µs a cell. After a long one (LONG_MS) the
+next is made only after the same time again, or after so many times that while reports fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class RunSettings:
 @dataclass(frozen=True, slots=True)
 class RunTroubles:
     """What went wrong with the audit of a run, so far. ``reports_failed``: events that could not be
-    published, they are made up for. ``journals_lost``: how often the disk took no journal.
-    ``journals_damaged``: those of dead runs that could not be read. ``records_left_out``: not
-    claimed for want of room. ``cells_counted``: open ones that are only counted and hashed, since
+    published; later ones replace them. ``journals_lost``: how often the disk refused the journal.
+    ``journals_damaged``: journals of dead runs that could not be read. ``records_left_out``: not
+    claimed for want of room. ``cells_counted``: open cells that are only counted and hashed, since
     they had too many ranges."""
 
     reports_failed: int = 0
@@ -100,7 +100,7 @@ class ProducerRun:
         self._unsettled: dict[tuple[str, int, int], Sequence[Run]] = {}
 
     def accept(self, batch: BatchTally) -> None:
-        """On record before the first byte leaves."""
+        """Claim the batch's records; called before their first byte is sent."""
         now = now_ms()
         with self._lock:
             journal = self._journal or self._books()
@@ -110,10 +110,10 @@ class ProducerRun:
             if len(kept) < len(runs) and not self._left_out:
                 self._left_out = journal.tally.left_out
                 self._warn("too many windows at a time: some records are not claimed")
-            self._ready(now)  # ask for it now, so that a short run finds it at its end
+            self._ready(now)  # make the topic now, so that a short run has it at its end
 
     def settle(self, batch: BatchTally, outcome: Outcome) -> None:
-        """It is known what became of the batch."""
+        """The batch ended with this outcome."""
         now = now_ms()
         with self._lock:
             journal = self._journal or self._books()
@@ -124,7 +124,7 @@ class ProducerRun:
                     self._fold(journal, batch, run)
 
     def split(self, batch: BatchTally, parts: Sequence[BatchTally]) -> None:
-        """An accepted batch goes on as several."""
+        """An accepted batch is sent on as several."""
         with self._lock:
             kept = self._end(batch)
             for part in parts:
@@ -132,10 +132,10 @@ class ProducerRun:
                 self._unsettled[place] = _shared(kept, self._runs(part))
 
     def tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
-        """Report when it is time to, with or without news."""
+        """Report when it is time to, with or without changes."""
         with self._lock:
             if self._closing is not None:
-                return  # a report behind the last one would take back that it was the last
+                return  # a report after the closing one would open the run again
             journal = self._journal
             if journal is not None:
                 journal.mend(now_ms)
@@ -148,7 +148,8 @@ class ProducerRun:
                 self._report(now_ms, oldest_pending_ms)
 
     def flush(self, now_ms: int, oldest_pending_ms: int | None) -> None:
-        """All that was sent is settled: say so, now or with the next tick. Nobody waits for it."""
+        """All that was sent is settled: report it, now or with the next tick. The application does
+        not wait for that."""
         with self._lock:
             if self._closing is not None:
                 return  # see tick()
@@ -163,7 +164,7 @@ class ProducerRun:
         """Publish the last report, which closes the run."""
         with self._lock:
             if self._journal is None:
-                return  # it never sent or said anything
+                return  # it has sent and reported nothing
             self._ready(now_ms)
             self._publish(self._journal, now_ms, 0, closed=True)
 
@@ -188,7 +189,7 @@ class ProducerRun:
         return journal.accept(run, size, now_ms, skewed)
 
     def _latency(self, run: Run, now_ms: int) -> int | None:
-        """From the middle of the run's stamps to now; None where that means nothing."""
+        """From the middle of the run's timestamps to now (ms); None where that has no meaning."""
         if not self._timed:
             return None
         latency = now_ms - (run.min_timestamp + run.max_timestamp) // 2
@@ -218,12 +219,12 @@ class ProducerRun:
 
     def _complete_through(self, now_ms: int, oldest_pending_ms: int | None) -> int:
         if self.context.backfill:
-            return 0  # its records are of any age: complete only when it closes
+            return 0  # its records have any timestamp: complete only when it closes
         return now_ms if oldest_pending_ms is None else min(now_ms, oldest_pending_ms)
 
     def _books(self) -> Journal:
-        """The books, begun when the cluster is known: a journal is replayed to its own cluster.
-        A producer that sends has asked a broker, which told it."""
+        """The books. They begin with the first batch, when a broker has returned the cluster's id,
+        since a journal is published to its own cluster."""
         if self._journal is None:
             who, cluster = self.context, self.context.cluster_id
             identity = ReporterIdentity(
@@ -270,7 +271,7 @@ class ProducerRun:
                 future = self.context.publish(
                     AUDIT_TOPIC, event.reporter.encode(), encode_event(event), now_ms
                 )
-            except Exception as error:  # else the report would be waited for, and be the last one
+            except Exception as error:  # the report failed: do not wait for it
                 future = Future()
                 future.set_exception(error)
             future.add_done_callback(partial(self._published, event))
@@ -302,7 +303,7 @@ class ProducerRun:
             self._warn(f"a report could not be published, it is kept: {error!r}")
 
     def _check_offset(self, journal: Journal, offset: int) -> None:
-        """Offsets only go back when the log was cut, and acknowledged reports went with it."""
+        """Offsets go back only when the log was cut, and acknowledged reports were lost with it."""
         if 0 <= offset <= self._last_offset:
             journal.tally.publish_again()
         self._last_offset = offset
