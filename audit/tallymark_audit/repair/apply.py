@@ -34,9 +34,9 @@ DELIVERY_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """What became of one item. ``copied`` and ``present`` are sequences: copied now, and found to
-    be there already; ``gone`` are no longer upstream; of ``superseded`` a later record has the key,
-    in a compacted topic. ``reason`` says why anything is left."""
+    """The result of one item, in sequences: ``copied`` now, ``present`` downstream already,
+    ``gone`` from upstream, ``superseded`` by a later record of the key in a compacted topic.
+    ``reason`` says why some were not copied."""
 
     item: RepairItem
     copied: RangeSet = EMPTY
@@ -47,7 +47,8 @@ class ItemResult:
 
     @property
     def outcome(self) -> str:
-        """repaired, present (nothing was missing any more), partly, failed or refused."""
+        """``repaired``, ``present`` (nothing was missing any more), ``partly``, ``failed`` or
+        ``refused``."""
         if self.item.refused:
             return "refused"
         if self.item.missing - self.copied - self.present:

@@ -1,4 +1,4 @@
-"""Messages that a cluster has lost, and those hold that were mirrored from it."""
+"""Messages that a cluster has lost and that clusters mirrored from it still have."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tallymark_audit.store.schema.rows import Row
 
 
 class Elsewhere(NamedTuple):
-    """``sequences`` of a cell that ``cluster`` holds in its ``topic``; ``exactly`` there, or
-    somewhere within."""
+    """``sequences`` of a cell that ``cluster`` has in its ``topic``: ``exactly`` at these places,
+    or somewhere within them."""
 
     cluster: str
     topic: str
@@ -30,7 +30,7 @@ class Elsewhere(NamedTuple):
 def elsewhere(
     connection: Connection, edges: Iterable[Edge], cluster: str, cell: CellVerdict, raw: Row
 ) -> list[Elsewhere]:
-    """Where the missing messages of a cell lie in the clusters that are mirrored from ``cluster``:
+    """Where the missing messages of a cell are in the clusters that are mirrored from ``cluster``:
     as Spark has found them, else as collectors have counted them."""
     found: list[Elsewhere] = []
     left = cell.missing
@@ -66,7 +66,8 @@ def _counted(
 
 
 def _mirrored(edges: Sequence[Edge], cluster: str, key: CellKey) -> Iterator[tuple[str, str]]:
-    """The clusters that the topic goes to from here, and what each calls it; the nearest first."""
+    """The clusters to which the topic is mirrored from here, each with its name for the topic; the
+    nearest first."""
     known, waiting = {cluster}, [(cluster, key.topic)]
     while waiting:
         here, topic = waiting.pop(0)

@@ -11,7 +11,7 @@ from tallymark_audit.model.ranges import RangeSet
 
 
 class MissingRun(NamedTuple):
-    """Missing messages that lie one after the other upstream; first and last are included."""
+    """Missing messages that follow each other upstream; first and last are included."""
 
     partition: int
     first_offset: int
@@ -22,10 +22,10 @@ class MissingRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RepairItem:
-    """The missing messages of one cell on one edge. ``topic`` is what it is called downstream;
-    upstream it is ``key.topic``. ``places``: where they lie upstream, as far as that was found out;
-    ``within``: where all of the cell lies. ``by_key``: the mirror lets keys decide on partitions.
-    ``refused``: why they cannot be copied, ``""`` if they can."""
+    """The missing messages of one cell on one edge. ``topic`` is the name downstream; upstream it
+    is ``key.topic``. ``places``: where the messages are upstream, as far as that is known;
+    ``within``: the offsets between which all of the cell is. ``by_key``: the mirror chooses
+    partitions by key. ``refused``: why the messages cannot be copied, ``""`` if they can."""
 
     edge: str
     upstream: str

@@ -1,8 +1,8 @@
-"""The plan of a repair: which messages, from where to where. Made from the verdicts that hold, and
-still valid when nothing is missing any more: applying it then does nothing.
+"""The plan of a repair: which messages, from where to where. It is made from the present verdicts.
+If nothing is missing any more when it is applied, applying it does nothing.
 
-What cannot be copied is in the plan too, with the reason and with what a person can do instead
-(:mod:`.refusals`). The same verdicts make the same plan, so two plans may be compared as texts.
+Messages that cannot be copied are in the plan too, with the reason and with what a person can do
+instead (:mod:`.refusals`). The same verdicts make the same plan, so plans can be compared as texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPAIRED_STATES: Final = (State.LOSS, State.MIXED, State.DUPLICATION, State.CORR
 
 @dataclass(frozen=True, slots=True)
 class NotRepaired:
-    """A window with something wrong that copying does not mend: why it is left as it is."""
+    """A window with a fault that copying does not repair, and why it is left as it is."""
 
     edge: str
     topic: str
@@ -42,7 +42,7 @@ class NotRepaired:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is to be repaired, and what is not; ``made_at`` in ms."""
+    """What is to be repaired (``items``), and what is not (``left``); ``made_at`` in ms."""
 
     made_at: int
     items: tuple[RepairItem, ...]
@@ -50,7 +50,7 @@ class RepairPlan:
 
     @property
     def count(self) -> int:
-        """How many messages are to be copied."""
+        """The number of messages to copy."""
         return sum(item.count for item in self.items if not item.refused)
 
 
@@ -63,9 +63,9 @@ def make_repair_plan(
     edge: str | None = None,
     topic: str | None = None,
 ) -> RepairPlan:
-    """Every loss in the store, of windows from ``start`` to ``end`` (ms, excluded), on one edge or
-    all, of one topic (as the edge calls it) or all. Where Spark has judged, its verdict counts.
-    UserError: there is no such edge."""
+    """The plan for every loss in the store, in windows from ``start`` to ``end`` (ms, excluded), on
+    one edge or all, of one topic (its name on the edge) or all. Where Spark has judged, its verdict
+    counts. UserError: there is no such edge."""
     by_name = {each.name: each for each in edges}
     if edge is not None and edge not in by_name:
         raise UserError(
@@ -93,7 +93,7 @@ def _items(connection: Connection, edges: Mapping[str, Edge], row: Row) -> Itera
 
 
 def _parts(cell: CellVerdict) -> Iterator[CellVerdict]:
-    """What upstream had deleted before it was copied apart from the rest, which may be copied."""
+    """The cell in two parts: what upstream had deleted before it was copied, and the rest."""
     expired = cell.expired & cell.missing
     for missing in (cell.missing - expired, expired) if expired else (cell.missing,):
         if missing or not cell.missing:
@@ -141,7 +141,7 @@ def _where(
 
 
 def _left(row: Row) -> Iterator[NotRepaired]:
-    """What else is wrong with the window, once a state."""
+    """The other faults of the window, one for each state."""
     for state, count in (
         (State.DUPLICATION, row["duplicates"]),
         (State.CORRUPT, sum(len(cell.get("corrupt", ())) for cell in row["cells"])),

@@ -1,4 +1,4 @@
-"""Why something is not copied, and what to do instead. Texts only."""
+"""The texts that say why something is not copied, and what to do instead."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refusal(
     elsewhere: Sequence[Elsewhere] = (),
 ) -> str:
     """Why the missing messages of a cell cannot be copied; ``""``: they can. ``elsewhere``: which
-    of a producer's messages lie in clusters that are mirrored from the one that lacks them."""
+    messages of a producer are in clusters that are mirrored from the one that lacks them."""
     key = cell.key
     if not key.stamped:
         return "records without a stamp are counted, not named: nobody can tell which are missing"
@@ -67,7 +67,7 @@ def _of_producer(edge: Edge, cell: CellVerdict, elsewhere: Sequence[Elsewhere]) 
 
 
 def left_alone(state: State, cells: Sequence[Row]) -> str:
-    """Why a window that shows this is not repaired."""
+    """Why a window in this state is not repaired."""
     if state is State.DUPLICATION:
         copies = [copy for cell in cells for copy in cell["copies"]]
         if not copies and any(cell.get("repeated") for cell in cells):

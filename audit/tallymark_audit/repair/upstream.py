@@ -1,4 +1,4 @@
-"""What upstream still has of what is to be copied: asked before a number is promised, and again
+"""What upstream still has of the messages to copy. It is checked before a plan is shown, and again
 before anything is copied."""
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tallymark_audit.repair.items import RepairItem
 from tallymark_audit.repair.plan import RepairPlan
 
 PORTION: Final = 5_000
-"""Messages in memory at once, but for a cell that alone has more."""
+"""Messages in memory at a time, unless one cell has more."""
 NEAR: Final = 5_000
 """Offsets between two stretches that are read as one."""
 RecordOrigin = tuple[str, int]
 """Instance as hex, origin partition."""
 RecordId = tuple[str, int, int]
-"""The same and the sequence: a message, wherever it lies."""
+"""The same and the sequence: names a message in any log."""
 
 
 class Reader(LogReader, Protocol):
@@ -51,8 +51,8 @@ class UpstreamRecord(NamedTuple):
 
 
 class UpstreamCheck(NamedTuple):
-    """What upstream has of an item now: sequences that are there, and that are gone. ``reason``
-    says why they are gone, or why nobody could look."""
+    """What upstream has of an item now: the sequences that are ``there``, and that are ``gone``.
+    ``reason`` says why they are gone, or why upstream could not be read."""
 
     item: RepairItem
     there: RangeSet = EMPTY
@@ -61,8 +61,8 @@ class UpstreamCheck(NamedTuple):
 
 
 def check_upstream(plan: RepairPlan, clusters: Clusters) -> list[UpstreamCheck]:
-    """Of every item that is not refused, what of it can be copied at all. A cluster that cannot be
-    read is a reason, no error."""
+    """For every item that is not refused, what of it can be copied. A cluster that cannot be read
+    is a ``reason``, not an error."""
     found: list[UpstreamCheck] = []
     for portion in portions([item for item in plan.items if not item.refused]):
         try:
@@ -84,7 +84,8 @@ def _checked(
 
 
 def portions(items: Sequence[RepairItem]) -> Iterator[list[RepairItem]]:
-    """Items in their order that go from one topic to another, a few thousand messages at once."""
+    """The items in portions of a few thousand messages, in their order; each portion goes from one
+    topic to one other."""
     portion: list[RepairItem] = []
     for item in items:
         if portion and (
@@ -104,7 +105,8 @@ def _route(item: RepairItem) -> tuple[str, str, bool]:
 def upstream_records(
     reader: LogReader, items: Sequence[RepairItem]
 ) -> dict[RecordId, UpstreamRecord]:
-    """The records to copy; of several copies the first. Where exactly they lie is asked first."""
+    """The records to copy; of several copies the first. The exact places are read first, then the
+    rest of the cells."""
     found: dict[RecordId, UpstreamRecord] = {}
     for exactly in (True, False):
         owing = [item for item in items if item.missing - sequences_in(item, found)]
@@ -137,7 +139,7 @@ def _joined(stretches: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def why_gone(item: RepairItem, gone: RangeSet, reader: LogReader) -> str:
-    """Why upstream no longer has them, as far as the log tells."""
+    """Why upstream no longer has them, as far as the log shows."""
     told = f"{gone.size} are no longer in {item.upstream}: sequences {gone}"
     for stretch in item.within:
         try:

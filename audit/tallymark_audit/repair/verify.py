@@ -1,4 +1,4 @@
-"""After a repair: whether the windows are judged well by now, and what is still open."""
+"""After a repair: whether the windows are good by now, and which are still open."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tallymark_audit.store.reading import queries
 
 EVERY_S = 0.5
 LEFT_ALONE = frozenset({State.DUPLICATION, State.CORRUPT})
-"""What a plan leaves as it is."""
+"""States that a plan leaves as they are."""
 
 
 class OpenWindow(NamedTuple):
-    """A window of the plan that is not good (yet). ``decided``: after the repair; waiting on will
-    change nothing by itself. ``left_alone``: nothing is missing in it any more, and what is wrong
-    is nothing that copying mends."""
+    """A window of the plan that is not good (yet). ``decided``: it was judged after the repair, so
+    waiting longer changes nothing. ``left_alone``: nothing is missing in it any more, and copying
+    does not repair the other faults."""
 
     edge: str
     topic: str
@@ -33,8 +33,7 @@ class OpenWindow(NamedTuple):
 
 
 def still_open(connection: Connection, plan: RepairPlan, since: int) -> list[OpenWindow]:
-    """The windows of which the plan copies something that are not good, as judged from ``since``
-    (ms) on."""
+    """The windows of the plan's copied items that are not good, as judged from"""
     windows = sorted({(i.edge, i.key.topic, i.key.window) for i in plan.items if not i.refused})
     found: list[OpenWindow] = []
     for edge, topic, window in windows:
@@ -60,8 +59,8 @@ def wait_until_good(
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> list[OpenWindow]:
-    """Wait until all windows of the plan are good, or judged anew and not good, for ``seconds`` at
-    most; what is still open then."""
+    """Wait at most ``seconds`` until every window of the plan is good, or is judged again and not
+    good; returns what is still open then."""
     end = now() + seconds
     while True:
         with store.read() as connection:

@@ -1,4 +1,4 @@
-"""``audited()``: the two lines by which an application on an existing Kafka cluster is audited."""
+"""``audited()``: with these two lines an application on an existing Kafka cluster is audited."""
 
 from __future__ import annotations
 
@@ -30,27 +30,26 @@ def audited(
     backfill: bool = False,
     journal_dir: str | Path | None = None,
 ) -> Any:
-    """The same producer, every record of it accounted for::
+    """The same producer, with every record of it audited::
 
         from tallymark_audit import audited
         producer = audited(confluent_kafka.Producer(config), config)
 
-    or ``audited(kafka.KafkaProducer(...))``. It is used as before. Each record gets a stamp (one
-    header, about 18 bytes and the server's name) and its partition before it is handed over;
-    reports go to the topic ``_tallymark_audit`` of the same cluster.
+    or ``audited(kafka.KafkaProducer(...))``. Use it as before. Each record gets a stamp (one
+    header, about 18 bytes and the server's name) and its partition before it is sent; reports go
+    to the topic ``_tallymark_audit`` of the same cluster.
 
-    ``config``: of a ``confluent_kafka.Producer``, which does not tell it. It is needed where it
-    names a partitioner, callbacks, a transactional id, or how to log in; without it librdkafka's
-    defaults are assumed, and reports go through the producer itself.
+    ``config``: that of a ``confluent_kafka.Producer``, which does not return it. It is needed if it
+    names a partitioner, callbacks, a transactional id, or credentials; without it librdkafka's
+    defaults are assumed, and the producer itself sends the reports.
 
     ``deployment``: the settings (or their file) that the audit of the cluster runs with; default:
-    those that are in force here. Where there are none, ``window_ms`` must be what the collector
-    counts in (60,000 unless said otherwise). ``server`` is the name in stamps, default this
-    host's; ``application`` a name for whoever reads the reports. ``backfill``: the records are
-    of any age. ``journal_dir``: where this process mirrors its books, so that ``kill -9`` loses no
-    claim.
+    those that are in force here. Without settings ``window_ms`` must be the window of the collector
+    (default 60,000). ``server`` is the name in stamps (default: this host's), ``application`` a
+    name for readers of the reports. ``backfill``: the records may have any timestamp.
+    ``journal_dir``: where this process keeps its journal, so that ``kill -9`` loses no claim.
 
-    Raises UserError for what is no producer that is known here, and for settings that cannot be.
+    Raises UserError for a producer of another kind, and for invalid settings.
     """
     if len((server or "").encode()) > MAX_SERVER_BYTES:
         raise UserError(

@@ -1,9 +1,9 @@
-"""``audited()`` for confluent-kafka: chooses the partition, stamps, tallies, and hands on.
+"""``audited()`` for confluent-kafka: chooses the partition, stamps, tallies, and sends the record.
 
-What librdkafka would do is done as it would: the partitioner of the configuration, the error of a
-full queue (the record then has no number), the application's own delivery callbacks. These are
-called by ``poll()`` and ``flush()`` as ever, but after the books hold what they are told: a process
-that is killed has then claimed all that the application was told is safe.
+The wrapper behaves as librdkafka does: it has the partitioner of the configuration, the error of a
+full queue (the record then has no number), and the application's delivery callbacks. ``poll()`` and
+``flush()`` call these as before, but only when the books hold what is reported to them: so a
+process that is killed has claimed every record that was reported to its application as delivered.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tallymark_audit.reporters.adapters.run import AdapterRun
 Headers: TypeAlias = Mapping[str, Any] | Sequence[tuple[str, Any]]
 
 LAST_SECONDS: Final = 5.0
-"""How long the end of a producer that nobody closed waits for what it still has."""
+"""How long the end of a producer that was not closed waits for what it still has."""
 
 
 class AuditedProducer(ClosedByWith):
-    """A ``confluent_kafka.Producer`` whose records are accounted for; see
+    """A ``confluent_kafka.Producer`` whose records are audited; see
     :func:`tallymark_audit.reporters.adapters.audited`.
 
     Every method and attribute of the producer is there and does what it did, from as many threads.
@@ -118,8 +118,8 @@ class AuditedProducer(ClosedByWith):
         return served
 
     def flush(self, timeout: float = -1) -> int:
-        """As ``confluent_kafka.Producer.flush``. The books hold what was delivered when it
-        returns, and the callbacks were called."""
+        """As ``confluent_kafka.Producer.flush``. When it returns, the books hold what was
+        delivered, and the callbacks were called."""
         deadline = None if timeout < 0 else monotonic() + timeout
         while True:
             left = -1.0 if deadline is None else max(0.0, deadline - monotonic())
@@ -131,8 +131,8 @@ class AuditedProducer(ClosedByWith):
             self._call_back()
 
     def begin_transaction(self, *arguments: Any, **named: Any) -> None:
-        """As the producer's; so with the following. What is acknowledged in a transaction is
-        claimed when that is committed, and known to be aborted when it is aborted."""
+        """As the producer's method, and so are the next two. What is acknowledged in a transaction
+        is claimed when the transaction is committed, and reported as aborted when it is aborted."""
         self._inner.begin_transaction(*arguments, **named)
         self._run.begin()
 
@@ -147,8 +147,8 @@ class AuditedProducer(ClosedByWith):
         self._call_back()
 
     def close(self, *arguments: Any, **named: Any) -> Any:
-        """Deliver what is under way, send the last report, and close the producer where it has
-        something to close."""
+        """Deliver what is pending, send the last report, and close the producer, if its version has
+        a ``close()``."""
         self.flush(named.get("timeout", 30.0))
         self._topics.forget()
         self._finalizer()
@@ -156,7 +156,7 @@ class AuditedProducer(ClosedByWith):
         return close(*arguments, **named) if close is not None else True
 
     def forked(self) -> None:
-        """In a child its threads are not there: what is produced goes nowhere, and uncounted."""
+        """In a forked child the producer's threads do not run: nothing is sent or counted."""
         self._run.forked()
         self._topics.forget()
 
@@ -170,7 +170,7 @@ class AuditedProducer(ClosedByWith):
         return getattr(self._inner, name)
 
     def _call_back(self) -> None:
-        """Call the application's callbacks. One that raises leaves the rest to the next time."""
+        """Call the application's callbacks. If one raises, the rest are called the next time."""
         self._run.settle()
         while self._pending:
             try:
@@ -181,7 +181,7 @@ class AuditedProducer(ClosedByWith):
 
 
 def _finish(inner: Any, run: AdapterRun, process: int) -> None:
-    """The end of a producer that nobody closed: what librdkafka still has would be lost with it."""
+    """The end of a producer that was not closed: without it, what librdkafka still has is lost."""
     if not run.over and os.getpid() == process:
         inner.flush(LAST_SECONDS)
         run.close()

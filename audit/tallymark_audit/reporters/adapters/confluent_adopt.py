@@ -56,7 +56,7 @@ def adopt_confluent(
 
 
 class _LateTopics:
-    """The topics, which the run's context asks and which need the run."""
+    """The topics: the run's context needs them, and they need the run."""
 
     topics: AuditedTopics | None = None
 

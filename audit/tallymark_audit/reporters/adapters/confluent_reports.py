@@ -1,5 +1,5 @@
-"""Reports of an audited confluent-kafka producer: through a producer of the same configuration, or,
-where that is not known, through the audited one itself."""
+"""Sends the reports of an audited confluent-kafka producer: with a second producer of the same
+configuration, or with the audited one itself where its configuration is not known."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _NOT_FOR_REPORTS: Final = (
 
 
 class PollWatch:
-    """Whether the application serves its producer: if it does not, nobody else would hear what
-    became of its records, so the run's thread looks. Not where it has callbacks of its own, which
-    that thread must not call."""
+    """Whether the application polls its producer. If it does not, the run's thread polls, since the
+    delivery reports of its records would not arrive. Not for a producer with callbacks of its own,
+    which that thread must not call."""
 
     def __init__(self, allowed: bool) -> None:
         self._allowed = allowed
         self._lock = threading.Lock()
         self._waiting = 0
         self.polled = False
-        """The application has served its producer."""
+        """The application has polled its producer since :meth:`poll_instead` was called last."""
 
     @contextmanager
     def polling(self) -> Iterator[None]:
-        """The application waits in ``poll()`` or ``flush()``: what comes is for it."""
+        """The application waits in ``poll()`` or ``flush()``: delivery reports are for it."""
         self.polled = True
         with self._lock:
             self._waiting += 1
@@ -53,7 +53,7 @@ class PollWatch:
                 self._waiting -= 1
 
     def poll_instead(self, poll: Callable[[float], object]) -> None:
-        """Serve the producer if nobody has since the last time."""
+        """Poll the producer if the application has not polled since the last call."""
         polled, self.polled = self.polled, False
         if polled or not self._allowed:
             return
@@ -63,8 +63,8 @@ class PollWatch:
 
 
 class ConfluentReports:
-    """Sends reports and makes their topic. ``config`` is the audited producer's, if it is known:
-    then it has a producer of its own."""
+    """Sends reports and makes their topic. ``config``: the audited producer's; if it is known,
+    reports have a producer of their own."""
 
     def __init__(
         self,
@@ -133,6 +133,6 @@ def _config_for_reports(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _only_of_producers(name: str) -> bool:
-    """What an AdminClient would warn about."""
+    """Whether an AdminClient would warn about this setting."""
     starts = ("compression", "batch.", "message.timeout", "delivery.timeout", "enable.idempotence")
     return name.startswith((*starts, "max.in.flight", "message.send", "retries", "sticky."))

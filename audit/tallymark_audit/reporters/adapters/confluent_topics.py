@@ -1,4 +1,4 @@
-"""The topics a confluent-kafka producer sends to, with one lane a partition."""
+"""The topics that a confluent-kafka producer sends to, with a tracker for each partition."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FIRST_SECONDS: Final = 5.0
 """How long the first record of a topic waits until its partitions are known."""
 _AGAIN_SECONDS: Final = 1.0
 REFRESH_SECONDS: Final = 60.0
-"""How often to look whether a topic has got more partitions."""
+"""How often to look for new partitions of a topic."""
 
 
 TopicTrackers: TypeAlias = PartitionChooser[PartitionTracker]
 
 
 class AuditedTopics:
-    """Finds out how many partitions topics have, and makes their lanes."""
+    """Finds out how many partitions topics have, and makes their trackers."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class AuditedTopics:
         audited: str,
         deliver: Callable[[PartitionTracker], Callable[..., None]],
     ) -> None:
-        """``audited``: the regular expression of what is; internal topics never are."""
+        """``audited``: a regular expression, the audited topics; internal ones never are."""
         self.known: dict[str, TopicTrackers] = {}
         self.cluster_id: str | None = None
-        """As the brokers told it."""
+        """As the brokers returned it."""
         self._inner = inner
         self._run = run
         self._partitioner = partitioner
@@ -50,8 +50,8 @@ class AuditedTopics:
         self._refreshed = time.monotonic()
 
     def learn(self, topic: str) -> TopicTrackers | None:
-        """A topic that is not known yet. None: its records go without a stamp, because it is not
-        audited, or because nobody can tell its partitions now."""
+        """Look up a topic that is not known yet. None: its records go without a stamp, because it
+        is not audited, or because its partitions cannot be found out now."""
         if self._run.over or topic in self._left:
             return None
         if topic.startswith("_") or not self._audited.fullmatch(topic):
@@ -63,11 +63,11 @@ class AuditedTopics:
         return self.known.get(topic)
 
     def forget(self) -> None:
-        """Know none, so that whoever looks hears that the run is over."""
+        """Forget all topics: each is looked up again, which finds that the run is over."""
         self.known.clear()
 
     def refresh(self) -> None:
-        """Look for new partitions, if it is time to."""
+        """Look for new partitions if REFRESH_SECONDS have passed."""
         if time.monotonic() - self._refreshed < REFRESH_SECONDS:
             return
         self._refreshed = time.monotonic()
@@ -101,7 +101,7 @@ class AuditedTopics:
         return [self._run.tracker(topic, number, self._deliver) for number in range(first, count)]
 
     def _count(self, topic: str, seconds: float) -> int:
-        """Its partitions; 0: not known."""
+        """The number of its partitions; 0: not known."""
         try:
             told = self._inner.list_topics(topic, timeout=seconds)
         except Exception as error:

@@ -1,7 +1,8 @@
-"""``audited()`` for kafka-python: chooses the partition by its partitioner, stamps, and hands on.
+"""``audited()`` for kafka-python: chooses the partition with the producer's partitioner, stamps the
+record, and sends it.
 
-Its futures are resolved by its own thread, so nobody has to serve anything; the application's
-futures and their callbacks are its own.
+The producer's own thread resolves its futures, so nothing has to be polled; the application gets
+the producer's futures.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from tallymark_audit.reporters.adapters.run import AdapterRun
 LAST_SECONDS: Final = 5.0
 _JAVA: Final = PARTITIONERS["murmur2_random"]
 _KNOWN: Final = (DefaultPartitioner, StickyPartitioner)
-"""What these choose is known: murmur2 of the key, any partition without one."""
+"""What these choose is known: murmur2 of the key, or any partition for a record without a key."""
 
 
 class AuditedKafkaProducer(ClosedByWith):
-    """A ``kafka.KafkaProducer`` whose records are accounted for; see
+    """A ``kafka.KafkaProducer`` whose records are audited; see
     :func:`tallymark_audit.reporters.adapters.audited`. Every method and attribute of the producer
-    is there and does what it did, from as many threads."""
+    is there, does what it did, and may be called from as many threads."""
 
     def __init__(self, inner: Any, run: AdapterRun, topics: str) -> None:
-        """``topics``: the regular expression of what is audited."""
+        """``topics``: a regular expression, the audited topics."""
         self._inner = inner
         self._run = run
         self._audited = re.compile(topics)
@@ -91,15 +92,15 @@ class AuditedKafkaProducer(ClosedByWith):
         return future
 
     def flush(self, timeout: float | None = None) -> Any:
-        """As ``kafka.KafkaProducer.flush``. The books hold what was delivered when it returns."""
+        """As ``kafka.KafkaProducer.flush``. When it returns, the books hold what was delivered."""
         try:
             return self._inner.flush(timeout)
         finally:
             self._run.flushed()
 
     def begin_transaction(self) -> None:
-        """As the producer's; so with the following. What is acknowledged in a transaction is
-        claimed when that is committed, and known to be aborted when it is aborted."""
+        """As the producer's method, and so are the next two. What is acknowledged in a transaction
+        is claimed when the transaction is committed, and reported as aborted when it is aborted."""
         self._inner.begin_transaction()
         self._run.begin()
 
@@ -112,7 +113,7 @@ class AuditedKafkaProducer(ClosedByWith):
         self._run.abort()
 
     def close(self, timeout: float | None = None) -> None:
-        """Deliver what is under way, send the last report, and close the producer."""
+        """Deliver what is pending, send the last report, and close the producer."""
         begin = time.monotonic()
         try:
             self.flush(timeout)
@@ -123,7 +124,7 @@ class AuditedKafkaProducer(ClosedByWith):
             self._inner.close(left)
 
     def forked(self) -> None:
-        """In a child its threads are not there: what is sent goes nowhere, and uncounted."""
+        """In a forked child the producer's threads do not run: nothing is sent or counted."""
         self._run.forked()
 
     def __getattr__(self, name: str) -> Any:
@@ -156,7 +157,8 @@ class AuditedKafkaProducer(ClosedByWith):
 
 
 def future_callbacks(tracker: PartitionTracker) -> Callable[..., None]:
-    """What the futures of a lane call: ``(number, None, result)``; a result may be an exception."""
+    """What the futures of a partition call: ``(number, None, result)``; ``result`` may be an
+    exception."""
     done, failed = tracker.done.append, tracker.failed.append
 
     def deliver(number: int, _: None, result: object) -> None:
@@ -188,7 +190,7 @@ def adopt_kafka_python(producer: Any, adoption: Adoption) -> AuditedKafkaProduce
 
 
 def _finish(inner: Any, run: AdapterRun, process: int) -> None:
-    """The end of a producer that nobody closed."""
+    """The end of a producer that was not closed."""
     if not run.over and os.getpid() == process:
         try:
             inner.flush(LAST_SECONDS)
@@ -197,5 +199,5 @@ def _finish(inner: Any, run: AdapterRun, process: int) -> None:
 
 
 def _size(data: Any) -> int:
-    """Bytes, where that is plain to see; what is serialized later counts as none."""
+    """The size in bytes, where it is known; what is serialized later counts as 0."""
     return len(data) if isinstance(data, bytes | bytearray | str) else 0

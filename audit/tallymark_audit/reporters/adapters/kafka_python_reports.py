@@ -1,5 +1,5 @@
-"""Reports of an audited kafka-python producer: through the producer itself, unless it has
-serializers or transactions; then through a second one of the same configuration."""
+"""Sends the reports of an audited kafka-python producer: with the producer itself, or, if it has
+serializers or transactions, with a second one of the same configuration."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _NOT_IN_LOG: Final = (
     kafka_errors.UnsupportedForMessageFormatError,
     kafka_errors.PolicyViolationError,
 )
-"""Errors after which a record is certainly not in the log; after any other nobody knows."""
+"""Errors after which a record is certainly not in the log; after any other it may be there."""
 
 
 def kafka_python_outcome(error: Exception) -> Outcome:
-    """What a record's error says about it."""
+    """Whether a record with this error is certainly not in the log (FAILED), or may be there."""
     return Outcome.FAILED if isinstance(error, _NOT_IN_LOG) else Outcome.IN_DOUBT
 
 
@@ -49,7 +49,7 @@ class KafkaPythonReports:
         self.queue = ReportQueue(self._send, self._make, _nothing)
 
     def serve(self) -> None:
-        """See :class:`~tallymark_audit.reporters.adapters.run.Publisher`; so with close."""
+        """See :class:`~tallymark_audit.reporters.adapters.run.Publisher`."""
         self.queue.serve()
 
     def close(self, seconds: float) -> None:

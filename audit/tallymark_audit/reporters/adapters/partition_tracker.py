@@ -1,4 +1,5 @@
-"""The records of one partition on their way through somebody else's producer. No I/O, no clock.
+"""The records of one partition on their way through a producer of another library. No I/O, no
+clock.
 
 ::
 
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 
 class BatchOutcome(NamedTuple):
-    """What became of a batch; None: it is not known yet."""
+    """How a batch ended; None: it is not known yet."""
 
     batch: BatchTally
     outcome: Outcome | None
@@ -40,8 +41,8 @@ class BatchOutcome(NamedTuple):
 
 @dataclass(slots=True)
 class Drained:
-    """``begun``: what was handed over since. ``split``: each batch of before of which some is
-    known now, and its parts."""
+    """``begun``: what was handed over since the last time. ``split``: each earlier batch with
+    records that ended since, and its parts."""
 
     begun: BatchTally | None = None
     split: list[tuple[BatchTally, list[BatchOutcome]]] = field(
@@ -50,8 +51,8 @@ class Drained:
 
 
 class PartitionTracker:
-    """One partition. Whoever hands over and whoever drains holds the owner's lock; reports come
-    from any thread without it.
+    """One partition. Hold the owner's lock to hand a record over and to drain; reports come from
+    any thread without it.
 
     ``items`` are the header and report of the next sequence, and those of all that follow;
     ``times`` (ms, one a record, the first of sequence ``first``) and ``size`` (bytes of keys and
@@ -90,13 +91,12 @@ class PartitionTracker:
         return self.first + len(self.times)
 
     def begin(self, deliver: Callable[..., None]) -> None:
-        """Have ``deliver(number, error, message)`` called by the reports of the numbers from
-        ``next`` on."""
+        """The reports of the numbers from ``next`` on call ``deliver(number, error, message)``."""
         self.items = headers_and_reports(self.who, self.partition, self.next, deliver)
 
     @property
     def pending(self) -> bool:
-        """Whether there is anything whose end is not known."""
+        """Whether there are records that have not ended."""
         return bool(self._open or self.times)
 
     @property
@@ -119,7 +119,7 @@ class PartitionTracker:
         return drained
 
     def settle_open(self, outcome: Outcome) -> Drained:
-        """Drain, and give this end to all that is still pending."""
+        """Drain, and end all that is still pending with this outcome."""
         drained = self.drain()
         fate = [(batch, [BatchOutcome(batch, outcome)]) for batch in self._open]
         self._open = []
@@ -141,7 +141,7 @@ class PartitionTracker:
         )
 
     def _reported(self) -> list[tuple[RangeSet, Outcome]]:
-        """The ranges of what was reported. Others append meanwhile."""
+        """The ranges of what was reported. Other threads append meanwhile."""
         done = _take(self.done)
         failed = _take(self.failed)
         fates = [(runs(done), Outcome.ACKNOWLEDGED)] if done else []
@@ -167,7 +167,7 @@ class PartitionTracker:
 
 
 def runs(numbers: list[int]) -> RangeSet:
-    """The set of distinct numbers, which mostly are one run."""
+    """The distinct numbers as ranges, mostly one."""
     low, high = min(numbers), max(numbers)
     if high - low + 1 == len(numbers):
         return RangeSet.single(low, high)
@@ -175,7 +175,7 @@ def runs(numbers: list[int]) -> RangeSet:
 
 
 def cut(batch: BatchTally, fates: Sequence[tuple[RangeSet, Outcome]]) -> list[BatchOutcome]:
-    """A batch in parts that each came to one end, in order."""
+    """A batch in parts, in order; the records of each part ended alike."""
     whole = RangeSet.single(batch.first_sequence, batch.last_sequence)
     rest = whole
     found: list[tuple[Range, Outcome | None]] = []
@@ -211,7 +211,7 @@ def _first(found: tuple[Range, Outcome | None]) -> int:
 
 
 def _take(reported: list[T]) -> list[T]:
-    """What is in a list that others append to, taken out of it."""
+    """Take out what is in a list to which other threads append."""
     number = len(reported)
     taken = reported[:number]
     del reported[:number]

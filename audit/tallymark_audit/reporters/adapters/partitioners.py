@@ -1,6 +1,6 @@
-"""Which partition a record goes to: what librdkafka's partitioners choose, chosen before it does.
+"""The partition of a record, chosen as librdkafka's partitioners choose, before librdkafka does.
 
-A stamp names the partition, so it must be known before the record is handed over.
+A stamp names the partition, so it must be known before the record is sent.
 
 ::
 
@@ -30,7 +30,7 @@ from tallymark.protocol.murmur2 import murmur2
 
 STICKY_MS: Final = 10
 _REMEMBERED: Final = 1 << 14
-"""Keys whose hash is remembered, where it is made in Python."""
+"""Keys whose hash is cached, where it is computed in Python."""
 _FNV_OFFSET: Final = 0x811C9DC5
 _FNV_PRIME: Final = 0x01000193
 
@@ -53,7 +53,7 @@ def _murmur2(key: bytes) -> int:
 
 @lru_cache(_REMEMBERED)
 def fnv1a(key: bytes) -> int:
-    """FNV-1a, 32 bits, as a signed number without its sign, which is what Sarama makes of it."""
+    """FNV-1a, 32 bits, as a signed number without its sign, as Sarama computes it."""
     value = _FNV_OFFSET
     for byte in key:
         value = (value ^ byte) * _FNV_PRIME & 0xFFFFFFFF
@@ -73,7 +73,8 @@ PARTITIONERS: Final = {
 
 
 def partitioner_named(name: object) -> Partitioner:
-    """UserError: it is none of librdkafka's, so what it chooses is not known here."""
+    """The partitioner of this name. UserError: librdkafka has no such partitioner, so what it
+    chooses is not known here."""
     if isinstance(name, str) and name in PARTITIONERS:
         return PARTITIONERS[name]
     raise UserError(
@@ -98,7 +99,7 @@ class PartitionChooser(Generic[PartitionT]):
         self.until = -1
 
     def choose(self, key: str | bytes | None, now_ms: int) -> PartitionT:
-        """Where a record with this key goes now; a text is its UTF-8."""
+        """The partition of a record with this key now; a text is encoded as UTF-8."""
         how = self._hash
         if key and how is not None:
             data = key.encode() if isinstance(key, str) else key

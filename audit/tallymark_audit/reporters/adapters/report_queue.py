@@ -1,4 +1,5 @@
-"""Reports on their way to somebody else's producer: the interceptor must not wait, a producer may.
+"""Reports on their way to a producer of another library, whose ``send`` may wait; the interceptor
+must not.
 
 What the interceptor publishes is put in a queue, from which the run's thread sends it.
 """
@@ -35,8 +36,8 @@ class WantedTopic(NamedTuple):
 
 class ReportQueue:
     """``send`` hands one record to the producer, ``make`` makes a topic, ``serve`` does what else
-    is due; all are called by one thread at a time. What ``send`` and ``make`` raise is the future's
-    end."""
+    is due; one thread at a time calls them. An error of ``send`` or ``make`` is the error of the
+    future."""
 
     def __init__(
         self,
@@ -54,14 +55,14 @@ class ReportQueue:
     def publish(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None
     ) -> Future[Any]:
-        """As :class:`~tallymark.client.producing.interceptors.producer_interceptor.ProducerContext`
-        has it."""
+        """See
+        :class:`~tallymark.client.producing.interceptors.producer_interceptor.ProducerContext`."""
         future: Future[Any] = Future()
         self._outgoing.append(OutgoingReport(topic, key, value, timestamp, future))
         return future
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> Future[bool]:
-        """The same."""
+        """See the same class."""
         future: Future[bool] = Future()
         self._wanted.append(WantedTopic(name, partitions, configs, future))
         return future
@@ -79,7 +80,7 @@ class ReportQueue:
         self._under_way = [future for future in self._under_way if not future.done()]
 
     def close(self, seconds: float) -> None:
-        """Wait so long at most until all of it is acknowledged."""
+        """Wait at most so long until all of it is acknowledged."""
         deadline = time.monotonic() + seconds
         self.serve()
         while self._under_way and time.monotonic() < deadline:

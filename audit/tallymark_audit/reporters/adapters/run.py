@@ -1,13 +1,13 @@
-"""One run of somebody else's producer, tallied by the same interceptor as one of ours.
+"""One run of a producer of another library, tallied by the interceptor of our own producer.
 
 The wrapper hands records over, each under a number of its
-:class:`~.partition_tracker.PartitionTracker`; a thread looks now and then what has happened since,
-tells the interceptor in the words of
-:mod:`tallymark.client.producing.interceptors.producer_interceptor`, and lets it report. Whoever
-wants the books up to date at once, before the application is told what became of its records, calls
-:meth:`settle`.
+:class:`~.partition_tracker.PartitionTracker`; a thread looks regularly what has happened
+since, calls the interceptor as
+:mod:`tallymark.client.producing.interceptors.producer_interceptor` says, and lets it report.
+:meth:`settle` brings the books up to date at once; the wrapper calls it before it reports to the
+application how its records ended.
 
-Inside a transaction acknowledgements are kept back: they hold when it is committed.
+Inside a transaction acknowledgements are kept until it is committed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log: Final = logging.getLogger(__name__)
 _LEAST_SECONDS: Final = 0.1
 _SECONDS_PER_PARTITION: Final = 0.002
 _MOST_SECONDS: Final = 1.0
-"""How often the thread looks: the more partitions, the less often, so that it costs little."""
+"""How often the thread looks: with more partitions less often, so that it costs little."""
 
 
 class Publisher(Protocol):
@@ -39,11 +39,11 @@ class Publisher(Protocol):
         """Do what is due without waiting, such as serving delivery reports."""
 
     def close(self, seconds: float) -> None:
-        """Wait so long at most until what was published is acknowledged."""
+        """Wait at most so long until what was published is acknowledged."""
 
 
 class AdapterRun:
-    """The books of one run. ``lock`` is held by whoever hands over, takes numbers or drains."""
+    """The books of one run. Hold ``lock`` to hand a record over, to take a number, and to drain."""
 
     def __init__(
         self, interceptor: AuditInterceptor, context: ProducerContext, publisher: Publisher
@@ -51,7 +51,7 @@ class AdapterRun:
         self.lock = threading.RLock()
         self.who = StampOrigin(context.instance, context.server, context.backfill)
         self.over = False
-        """After :meth:`close`, and in a forked child: nothing is counted any more."""
+        """True after :meth:`close`, and in a forked child: nothing is counted any more."""
         self._interceptor = interceptor
         self._publisher = publisher
         self._trackers: list[PartitionTracker] = []
@@ -69,7 +69,7 @@ class AdapterRun:
     def tracker(
         self, topic: str, partition: int, deliver: Callable[[PartitionTracker], Callable[..., None]]
     ) -> PartitionTracker:
-        """A partition that was not sent to before; ``deliver`` makes what its reports call."""
+        """Begin a partition; ``deliver`` makes the function that its reports call."""
         tracker = PartitionTracker(topic, partition, self.who)
         tracker.begin(deliver(tracker))
         with self.lock:
@@ -77,8 +77,8 @@ class AdapterRun:
         return tracker
 
     def refuse(self, tracker: PartitionTracker, deliver: Callable[..., None], number: int) -> None:
-        """The record that ``number`` was taken for was not accepted; hold the lock. The number is
-        taken anew, unless others were taken since: then it failed."""
+        """The record with this number was not accepted; hold the lock. The number is used again,
+        unless others were taken since: then it counts as failed."""
         if tracker.next == number + 1 and tracker.times:
             tracker.times.pop()
             tracker.begin(deliver)
@@ -91,7 +91,7 @@ class AdapterRun:
             self._notify(self._drained())
 
     def flushed(self) -> None:
-        """The application has flushed: let the books, brought up to date, be published soon."""
+        """The application has flushed: bring the books up to date, and publish them soon."""
         with self._interceptor_lock:
             self.settle()
             with self.lock:
@@ -104,11 +104,11 @@ class AdapterRun:
         self._in_transaction = True
 
     def commit(self) -> None:
-        """It was committed: what was acknowledged in it holds."""
+        """It was committed: claim what was acknowledged in it."""
         self._end(Outcome.ACKNOWLEDGED)
 
     def abort(self) -> None:
-        """It was aborted: nobody will see what was written in it."""
+        """It was aborted: no consumer will see what was written in it."""
         with self._interceptor_lock:
             with self.lock:
                 drained = [tracker.settle_open(Outcome.ABORTED) for tracker in self._trackers]
@@ -116,8 +116,9 @@ class AdapterRun:
             self._end(Outcome.ABORTED)
 
     def close(self, seconds: float = 10.0) -> None:
-        """What is still pending is in doubt; the last report closes the run. Waits ``seconds`` at
-        most for it to be acknowledged; else the journal stays, and the next run publishes it."""
+        """What is still pending is in doubt; the last report closes the run. Waits at most
+        ``seconds`` until it is acknowledged; else the journal stays, and the next run publishes
+        it."""
         with self.lock:
             if self.over or os.getpid() != self._process:
                 return
@@ -132,13 +133,13 @@ class AdapterRun:
         self._publisher.close(seconds)
 
     def forked(self) -> None:
-        """In the child: this run is the parent's, and its producer's threads are not here."""
+        """In a forked child: this run is the parent's, and the producer's threads do not run."""
         self.lock = threading.RLock()
         self._interceptor_lock = threading.RLock()
         self.over = True
 
     def tick(self) -> None:
-        """Tell what has happened, and report when it is time to."""
+        """Bring the books up to date, and report when it is time to."""
         with self._interceptor_lock:
             with self.lock:
                 now = now_ms()
@@ -193,7 +194,7 @@ class AdapterRun:
             self._guarded(self._interceptor.run.settle, batch, outcome)
 
     def _end(self, outcome: Outcome) -> None:
-        """The transaction, if there is one, ended so."""
+        """The transaction, if there is one, ended with this outcome."""
         with self._interceptor_lock:
             if outcome is Outcome.ACKNOWLEDGED:
                 self.settle()
@@ -203,7 +204,7 @@ class AdapterRun:
                 self._guarded(self._interceptor.run.settle, batch, outcome)
 
     def _guarded(self, call: Callable[..., None], *arguments: object) -> None:
-        """What goes wrong with the audit never reaches the application."""
+        """Log an error of the audit: it never reaches the application."""
         try:
             call(*arguments)
         except Exception:

@@ -95,7 +95,7 @@ class ConsumerReporter:
             self.report(now_ms, closed=True)
 
     def publish(self, now_ms: int, seconds: float) -> bool:
-        """Report now, and wait at most so long until that is acknowledged; returns whether it is."""
+        """Report now, and wait at most so long for the acknowledgement; returns whether it came."""
         deadline = time.monotonic() + seconds
         with self.lock:
             if self._books.tally.all_published:

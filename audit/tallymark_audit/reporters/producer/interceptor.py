@@ -63,7 +63,7 @@ class AuditInterceptor:
         self.run.accept(batch)
 
     def on_acknowledged(self, batch: BatchTally, base_offset: int) -> None:
-        """The records are in the log; with acks=0 they were only sent, and no more will be known."""
+        """The records are in the log; with acks=0 they were only sent, and no more is known."""
         self.run.settle(batch, Outcome.ACKNOWLEDGED)
 
     def on_failed(self, batch: BatchTally, error: Exception, in_doubt: bool) -> None:
@@ -71,7 +71,7 @@ class AuditInterceptor:
         self.run.settle(batch, Outcome.IN_DOUBT if in_doubt else Outcome.FAILED)
 
     def on_split(self, batch: BatchTally, parts: Sequence[BatchTally]) -> None:
-        """The batch was too large for the broker: it is sent as ``parts``, which end one by one."""
+        """The batch was too large for the broker: it is sent as ``parts``, each with its end."""
         self.run.split(batch, parts)
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
@@ -101,7 +101,7 @@ class AuditInterceptor:
 
 
 def default_interceptor() -> AuditInterceptor:
-    """The interceptor that every Producer gets: with the deployment's settings, else the defaults."""
+    """The interceptor of every Producer: with the deployment's settings, else the defaults."""
     try:
         settings = find_settings()
         deployment = load(settings) if settings else Deployment()
