@@ -149,7 +149,7 @@ class Broker:
     async def _start(self) -> None:
         settings, tasks = self.settings, self._tasks
         await self._watched.start()
-        partitions, offsets = Partitions(), GroupShards(settings, self._now_ms)
+        partitions, group_shards = Partitions(), GroupShards(settings, self._now_ms)
         cluster = self._cluster = self._make_cluster()
         cluster_id = await cluster.cluster_id()
         manager = self._manager = await asyncio.to_thread(self._open_logs, cluster_id)
@@ -162,7 +162,7 @@ class Broker:
         tasks.push_async_callback(logins.stop)
         await logins.start()
         state = self.state = BrokerState(
-            settings, partitions, cluster, offsets, self._now_ms, security, logins
+            settings, partitions, cluster, group_shards, self._now_ms, security, logins
         )
         state.static_settings, state.dynamic = static, dynamic
         state.metrics = BrokerMetrics(settings.metrics_max_topics)
@@ -170,7 +170,7 @@ class Broker:
         state.fetch_sessions.slots = settings.max_incremental_fetch_session_cache_slots
         state.authorizer = security.authorizer
         tasks.push_async_callback(state.timed_changes.stop)
-        tasks.callback(offsets.close)
+        tasks.callback(group_shards.close)
         if isinstance(self._files, OsFiles) or settings.admin_trail_topic:
             self.trail = Trail(state, self._trail_file(), settings.admin_trail_topic)
         listeners = self._listeners = Listeners(settings, Dispatcher(state, self.trail), logins)
@@ -186,7 +186,7 @@ class Broker:
             cluster,
             manager,
             partitions,
-            offsets,
+            group_shards,
             self._now_ms,
             housekeeper.want_flush,
             state.metrics.topic,
@@ -207,7 +207,7 @@ class Broker:
         security.on_brokers = live.take
         tasks.push_async_callback(security.stop)  # first: no setting changes what has stopped
         live.take(security.records.brokers)
-        expiry = OffsetsExpiry(offsets, settings)
+        expiry = OffsetsExpiry(group_shards, settings)
         tasks.push_async_callback(expiry.stop)
         expiry.start()
         if self.trail is not None:
@@ -289,7 +289,7 @@ class Broker:
             await self._cluster.retire()  # so that clients of other brokers learn it at once
         if self.state is not None:
             self.state.stopping.set()
-            self.state.offsets.close()
+            self.state.group_shards.close()
             for partition in self.state.partitions:
                 partition.wake()
         if self._listeners is not None:

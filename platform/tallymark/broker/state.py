@@ -30,7 +30,7 @@ class BrokerState:
     """Those in force, what was set at run time included."""
     partitions: Partitions
     cluster: Cluster
-    offsets: GroupShards
+    group_shards: GroupShards
     now_ms: Callable[[], int]
     security: Security
     """Users and access-control lists."""

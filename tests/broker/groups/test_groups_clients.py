@@ -147,7 +147,7 @@ def state_of(broker: BrokerThread, group: str) -> Group:
     assert broker.broker.state is not None
     (found,) = (
         found
-        for shard in broker.broker.state.offsets.shards()
+        for shard in broker.broker.state.group_shards.shards()
         for found in shard.groups()
         if found.group_id == group
     )

@@ -85,7 +85,7 @@ def test_every_group_has_one_coordinator(tmp_path: Path) -> None:
             assert heartbeat(leader, group) == CODES["UNKNOWN_MEMBER_ID"]
             assert heartbeat(stranger, group) == CODES["NOT_COORDINATOR"]
             assert read(addresses, group, "t", 40) == set(range(40))
-            kept = [shard.state.groups() for shard in state_of(leader).offsets.shards()]
+            kept = [shard.state.groups() for shard in state_of(leader).group_shards.shards()]
             assert group in set().union(*kept)
 
         group = next(group for group, found in told.items() if found.node_id == 1)

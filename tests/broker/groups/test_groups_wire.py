@@ -237,7 +237,7 @@ def parked(broker: BrokerThread) -> int:
     """Joins and syncs that are not answered yet."""
     assert broker.broker is not None
     assert broker.broker.state is not None
-    return sum(shard.parked for shard in broker.broker.state.offsets.shards())
+    return sum(shard.parked for shard in broker.broker.state.group_shards.shards())
 
 
 def test_a_silent_member_is_out(wire: WireClient, group: str) -> None:

@@ -38,7 +38,7 @@ async def handle(state: BrokerState, request: ListGroupsRequest, call: Call) -> 
         ListGroupsResponseGroup(
             group.group_id, group.protocol_type or "", group.state.value, _CLASSIC
         )
-        for shard in state.offsets.shards()
+        for shard in state.group_shards.shards()
         async for group in in_turns(shard.groups(), _GROUPS_A_TURN)
         if (not states or group.state.value.lower() in states)
         and (not types or _CLASSIC in types)
@@ -47,7 +47,7 @@ async def handle(state: BrokerState, request: ListGroupsRequest, call: Call) -> 
             or may(who, Operation.DESCRIBE, ResourceType.GROUP, group.group_id, quiet=True)
         )
     ]
-    code = CODES["COORDINATOR_LOAD_IN_PROGRESS"] if state.offsets.loading else 0
+    code = CODES["COORDINATOR_LOAD_IN_PROGRESS"] if state.group_shards.loading else 0
     return ListGroupsResponse(error_code=code, groups=groups)
 
 

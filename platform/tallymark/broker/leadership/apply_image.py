@@ -39,7 +39,7 @@ class Leadership:
         cluster: Cluster,
         manager: LogManager,
         partitions: Partitions,
-        offsets: GroupShards,
+        group_shards: GroupShards,
         now_ms: Callable[[], int],
         flush_wanted: Callable[[Partition], None],
         traffic_of: Callable[[str], TopicTraffic] = lambda _: TopicTraffic(),
@@ -49,7 +49,7 @@ class Leadership:
         self._cluster = cluster
         self._manager = manager
         self._partitions = partitions
-        self._offsets = offsets
+        self._group_shards = group_shards
         self._opener = LogOpener(settings, manager, now_ms)
         self._flush_wanted = flush_wanted
         self._traffic_of = traffic_of
@@ -95,7 +95,7 @@ class Leadership:
                 ):
                     continue
                 self._partitions.remove(partition, deleted=partition.topic_id in gone)
-                self._offsets.give_up(partition)
+                self._group_shards.give_up(partition)
                 if partition.topic_id in gone:
                     # At once, so that a fetch woken by this gets the error of a topic that is gone.
                     self._partitions.image = self._partitions.image.without_topic(name)
@@ -217,7 +217,7 @@ class Leadership:
 
     def _load(self, partition: Partition) -> None:
         """Replay committed offsets beside everything else; commits wait for it with an error."""
-        task = asyncio.create_task(self._offsets.take(partition), name=f"load {partition}")
+        task = asyncio.create_task(self._group_shards.take(partition), name=f"load {partition}")
         self._loading.add(task)
         task.add_done_callback(self._loaded)
 
@@ -273,7 +273,7 @@ class Leadership:
             if topic.topic_id not in gone:
                 continue
             log.info("topic deleted name=%s id=%s", topic.name, topic.topic_id)
-            self._offsets.forget_topic(topic.name)
+            self._group_shards.forget_topic(topic.name)
         for topic in image.topics.values():
             if topic.topic_id not in before.names_by_id:
                 log.log(

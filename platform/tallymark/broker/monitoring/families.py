@@ -219,7 +219,7 @@ def _recovery(state: BrokerState) -> Iterator[Metric]:
 
 async def _groups(state: BrokerState) -> Metric:
     counts = Counter[str]()
-    for shard in state.offsets.shards():
+    for shard in state.group_shards.shards():
         async for group in in_turns(shard.groups(), _TURN):
             counts[group.state.value] += 1
     family = GaugeMetricFamily(

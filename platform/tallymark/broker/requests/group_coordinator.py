@@ -49,7 +49,7 @@ def shard_of(state: BrokerState, group: str) -> GroupShard:
     topic = state.image.topics.get(OFFSETS_TOPIC)
     if topic is None:
         raise KafkaError(CODES["NOT_COORDINATOR"], f"group {group}: nobody asked for it yet")
-    return state.offsets.of(group, len(topic.partitions))
+    return state.group_shards.of(group, len(topic.partitions))
 
 
 def _check_name(group: str) -> None:
