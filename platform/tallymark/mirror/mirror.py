@@ -26,17 +26,16 @@ from tallymark.clock import now_ms
 from tallymark.coordination import CoordinationError, SessionLostError
 from tallymark.deployment import Deployment
 from tallymark.errors import ConnectError, KafkaError, TimedOutError
-from tallymark.mirror.corruption import StoppedPartition
 from tallymark.mirror.monitoring.lag import MirrorState
 from tallymark.mirror.monitoring.progress_log import ProgressLog
-from tallymark.mirror.observer import DAMAGED, MirrorObserver, ObserverChain, load_observers
+from tallymark.mirror.monitoring.reports import Reports
+from tallymark.mirror.observer import MirrorObserver, ObserverChain, load_observers
 from tallymark.mirror.offsets.checkpoints import Checkpoints
 from tallymark.mirror.offsets.offset_syncs import TOPIC as SYNC_TOPIC
 from tallymark.mirror.offsets.offset_syncs import TOPIC_CONFIGS as SYNC_CONFIGS
 from tallymark.mirror.offsets.offset_syncs import OffsetSync, PendingSyncs
 from tallymark.mirror.opening import open_parts
-from tallymark.mirror.progress import UNKNOWN, Partition
-from tallymark.mirror.refused import LONGEST_SECONDS
+from tallymark.mirror.progress import Partition
 from tallymark.mirror.settings import find_mirror
 from tallymark.mirror.source.source import SourceBatch
 
@@ -83,10 +82,6 @@ class Mirror:
         self._waiting: deque[SourceBatch] = deque()
         self._problems: dict[str, str] = {}
         self._full_since: float | None = None
-        self._released: dict[Partition, int] = {}
-        self._stopped: dict[Partition, StoppedPartition] = {}
-        self._refused: dict[Partition, StoppedPartition] = {}
-        """Those that were reported."""
         self._closed = False
         self._store_at = self._check_topics_at = self._tick_at = 0.0
         self._syncs = PendingSyncs(self._settings.name)
@@ -104,6 +99,7 @@ class Mirror:
                 self._before_release,
             )
             self._source, self._target, self._copier = parts.source, parts.target, parts.copier
+            self._reports = Reports(self._observers, self._progress_log, self._source, self._copier)
             if self._settings.checkpoint_groups:
                 checkpoints = Checkpoints(deployment, source, target)
                 checkpoints.start()
@@ -158,10 +154,7 @@ class Mirror:
             self._source.close()
             self._take_arrived()
             self._publish_last_syncs()
-            self._report_copied()
-            self._report_passed()
-            self._progress_log.update(self._copier, self._source, {}, now_ms())
-            self._observers.on_close(now_ms())
+            self._reports.close()
         _log.info("copied %d messages", self.copied)
 
     # -- copying ------------------------------------------------------------------------------
@@ -176,7 +169,7 @@ class Mirror:
                 stale = self._check_topics()
                 if stale:
                     break
-            self._report_begun()
+            self._reports.begun()
             if not self._source.knows(partition):  # another consumer has it now; nothing was sent
                 self._waiting.popleft()
             elif not self._copier.copy(self._waiting):
@@ -274,7 +267,7 @@ class Mirror:
                 if not self._copier.drain(DRAIN_SECONDS):
                     count = self._copier.progress.open_count
                     _log.warning("the target has not answered for %d batches yet", count)
-                self._released.update(self._copier.progress.passed())
+                self._reports.released(self._copier.progress.passed())
                 return self._copier.progress.release()
         finally:
             self._releasing.clear()
@@ -292,25 +285,15 @@ class Mirror:
             self._tried("look at topics", lambda: stale.update(self._check_topics()))
         if now >= self._tick_at:
             self._tick_at = now + TICK_SECONDS
-            self._report_begun()
-            self._report_stopped()
-            self._report_refused()
+            self._reports.begun()
+            self._reports.stopped()
+            self._reports.refused()
             if self._source.refused.due(now):
                 self._target.reopen()
             self._pass_empty()
-            self._report_copied()
-            self._report_passed()
-            waiting: dict[Partition, int] = {}
-            for piece in self._waiting:
-                waiting.setdefault(
-                    (piece.topic, piece.partition), piece.batch.header.base_timestamp
-                )
-            oldest = self._copier.progress.oldest
-            times = list(waiting.values())
-            self._observers.on_tick(
-                now_ms(), min(times if oldest is None else [*times, oldest], default=None)
-            )
-            self._progress_log.update(self._copier, self._source, waiting, now_ms())
+            self._reports.copied()
+            self._reports.passed()
+            self._reports.tick(self._waiting)
 
     def _store(self) -> None:
         progress, owned = self._copier.progress, self._source.owned
@@ -354,49 +337,6 @@ class Mirror:
         ]
         wait(last, LAST_SYNCS_SECONDS)
 
-    def _report_begun(self) -> None:
-        """A partition without a stored offset begins where its log begins. What was before that was
-        deleted before it was copied. Nothing else reports this gap."""
-        for partition, start in list(self._source.begun.items()):
-            copy = self._copier.progress.get(partition)
-            if copy is not None:
-                self._source.begun.pop(partition, None)
-                if copy.next == UNKNOWN and start > 0:
-                    copy.next = start
-                    self._observers.on_gap(*partition, 0, start, "retention")
-
-    def _report_stopped(self) -> None:
-        """Report each partition that cannot be read on, once, and each that can be read again."""
-        stopped = dict(self._source.stopped)
-        for partition, one in sorted(stopped.items()):
-            if self._stopped.get(partition) != one:
-                _log.error(
-                    "%s. The other partitions go on, and so does this one when the log is mended: "
-                    "tallymark verify-log shows what is there",
-                    one,
-                )
-                self._observers.on_gap(*partition, one.offset, one.offset + 1, DAMAGED)
-        for topic, number in sorted(self._stopped.keys() - stopped.keys()):
-            if (topic, number) in self._source.owned:
-                _log.info("%s-%d can be read again", topic, number)
-        self._stopped = stopped
-
-    def _report_refused(self) -> None:
-        """Log each partition of which the target refuses a message, once, and each that goes on."""
-        owned = self._source.owned
-        refused = {at: one for at, one in self._source.refused.stopped().items() if at in owned}
-        for partition, one in sorted(refused.items()):
-            if self._refused.get(partition) != one:
-                _log.error(
-                    "%s. The other partitions go on; this one is tried again at least every %g s",
-                    one,
-                    LONGEST_SECONDS,
-                )
-        for topic, number in sorted(self._refused.keys() - refused.keys()):
-            if (topic, number) in owned:
-                _log.info("the target takes %s-%d again", topic, number)
-        self._refused = refused
-
     def _pass_empty(self) -> None:
         """What was left out at the end of a log counts as done: there may never be a batch behind
         it."""
@@ -404,17 +344,6 @@ class Mirror:
         for partition, end in self._source.empty_until().items():
             if partition not in waiting:
                 self._tried("look at topics", partial(self._copier.pass_over, partition, end))
-
-    def _report_copied(self) -> None:
-        for (topic, number), ranges in sorted(self._copier.progress.take_copied().items()):
-            for first, last in ranges:
-                self._observers.on_copied(topic, number, first, last)
-
-    def _report_passed(self) -> None:
-        passed = self._released | self._copier.progress.passed(self._source.owned)
-        self._released = {}
-        for partition, offset in sorted(passed.items()):
-            self._observers.on_passed(*partition, offset, self._source.topic_id(partition))
 
     def _tried(self, what: str, work: Callable[[], object]) -> bool:
         """Call ``work``. False after a temporary error: it is tried again later."""

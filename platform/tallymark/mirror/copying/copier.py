@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
@@ -42,13 +42,14 @@ _OF_THE_CLUSTER: Final = frozenset(
     CODES[name] for name in ("CLUSTER_AUTHORIZATION_FAILED", "UNSUPPORTED_VERSION")
 )
 """Errors that are not about one topic: the target refuses the mirror as a whole."""
+_Settlements: TypeAlias = queue.SimpleQueue[tuple[PendingRange, Exception | None]]
 _log = logging.getLogger("mirror")
 
 
 class Copier:
     """Copies batches of partitions that ``source`` knows, from the cluster ``source_id`` to
     ``target_id``. ``copied`` counts the records that have arrived, ``whole`` those in batches that
-    were copied whole, ``returned`` those that were left out because they had come from the target.
+    were copied whole, ``returned`` those left out because they had come from the target.
     """
 
     def __init__(
@@ -80,9 +81,7 @@ class Copier:
         self._loop_guard = loop_guard
         self._source_id = source_id
         self._target_id = target_id
-        self._settled: queue.SimpleQueue[tuple[PendingRange, Exception | None]] = (
-            queue.SimpleQueue()
-        )
+        self._settled: _Settlements = queue.SimpleQueue()
 
     def copy(self, waiting: deque[SourceBatch]) -> bool:
         """Send the first batch, and small ones behind it, unless this run has sent it already.
@@ -234,9 +233,7 @@ class Copier:
             records=header.record_count,
             whole=True,
         )
-        batch = ReadyBatch(
-            layout.name, partition[1], piece.batch, origin, self._when_settled(pending)
-        )
+        batch = ReadyBatch(layout.name, partition[1], piece.batch, origin, self._callback(pending))
         self._hand_over(pending, [batch], header.partition_leader_epoch)
 
     def _send_recoded(
@@ -265,7 +262,7 @@ class Copier:
                 ranges=ranges_of(records),
                 records=len(records),
             )
-            on_settled = self._when_settled(pending)
+            on_settled = self._callback(pending)
             batches = [
                 ReadyBatch(layout.name, number, batch, origin, on_settled)
                 for number, batch in recode(records, layout, partition[1], last.codec)
@@ -332,7 +329,7 @@ class Copier:
 
     # -- acknowledgements -----------------------------------------------------------------------
 
-    def _when_settled(self, pending: PendingRange) -> Settled:
+    def _callback(self, pending: PendingRange) -> Settled:
         def on_settled(error: Exception | None, base_offset: int) -> None:
             if pending.settled(error, base_offset):
                 self._settled.put((pending, error))
