@@ -105,9 +105,9 @@ class Segment:
         size: int,
         next_offset: int,
     ) -> Segment:
-        """A finished segment whose files still have ``suffix`` behind their names. They are opened
-        by these names: an open file survives that it is renamed. CorruptRecordError: the log has
-        not ``size`` bytes, or an index does not hold."""
+        """A finished segment whose files still have ``suffix`` behind their names; an open file
+        survives a renaming. CorruptRecordError: the log has not ``size`` bytes, or an index is bad.
+        """
         segment = cls(files, directory, base_offset, interval)
         segment._file = files.open(f"{segment.path}{suffix}", create=False)
         found = segment._file.size()
@@ -190,8 +190,8 @@ class Segment:
     # --- append
 
     def append(self, data: Data, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch, whose offsets are set. All of it or, with an ``OSError``, nothing. Where
-        a part cannot be undone the disk has failed, and the next start cuts the torn end."""
+        """Write one batch, whose offsets are set: all of it or, with an ``OSError``, nothing. If a
+        part remains, the disk has failed, and the next start cuts it."""
         position = self.size
         file = self.file
         try:
@@ -291,8 +291,8 @@ class Segment:
         return [self.file.handle, *self.indexes.save(self._files, mark)]
 
     def remove(self) -> None:
-        """Delete the files, after the segment was removed from its list. The log file first: a
-        start removes indexes without a log, but it would open a log that is still there."""
+        """Delete the files, after the segment has left its list. The log file first: a start
+        removes indexes without a log."""
         self.removed = True
         self.close()
         for suffix in (".log", ".index", ".timeindex"):

@@ -342,8 +342,7 @@ class Copier:
         return copy
 
     def _report_gap(self, partition: Partition, start: int, end: int) -> None:
-        """Report that offsets [``start``, ``end``) hold nothing to copy, and why, as far as that is
-        known."""
+        """Report offsets [``start``, ``end``) with nothing to copy, and why if it is known."""
         if start in (NONE, end):
             return
         otherwise = COMPACTION if self._topics.is_compacted(partition[0]) else UNKNOWN
