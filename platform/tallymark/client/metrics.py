@@ -1,4 +1,4 @@
-"""What a client measures, for whoever wants to know: one function, called with name, value, labels.
+"""What a client measures, for the application: one function, called with name, value, labels.
 
 Every client class takes ``metrics``, a function ``(name, value, labels) -> None``, or a
 :class:`Recorder` that adds it all up::
@@ -53,7 +53,7 @@ class Total:
 
 
 class Recorder:
-    """Adds up what it is told, by name and labels. Thread-safe."""
+    """Adds up the values it is called with, by name and labels. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ class Recorder:
         return sum(t.sum for s, t in self.snapshot().items() if s[0] == name and wanted <= {*s[1:]})
 
     def count(self, name: str, **labels: str) -> int:
-        """How many values all series of that name with these labels were told."""
+        """How many values all series of that name with these labels have had."""
         wanted = set(labels.items())
         found = self.snapshot().items()
         return sum(t.count for s, t in found if s[0] == name and wanted <= {*s[1:]})

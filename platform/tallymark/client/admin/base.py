@@ -67,7 +67,7 @@ class AdminBase(ClosedByWith):
         """``attempt`` until every key is settled (:func:`~.routes.settle`)."""
         work = settle(self._cluster, keys, attempt, self._timeout)
         results = Results.of(self._run(work, what))
-        # A cluster that nobody can reach is one error, not one for each thing.
+        # A cluster that cannot be reached is one error, not one for each key.
         away = [error for error in results.errors.values() if isinstance(error, ConnectError)]
         if away and not results.done and len(away) == len(results.errors):
             raise away[0]

@@ -34,8 +34,8 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """A cluster. ``controller`` is a broker's id, -1 when nobody tells; ``cluster_id`` may be
-    empty."""
+    """A cluster. ``controller`` is a broker's id, -1 when no broker reports it; ``cluster_id`` may
+    be empty."""
 
     cluster_id: str
     controller: int
@@ -57,7 +57,7 @@ class ReplicaSize:
 @dataclass(frozen=True, slots=True)
 class LogDir:
     """A log directory: ``error`` says why it cannot be used; sizes of its disk in bytes, -1 where
-    they are not told (before Kafka 3.4)."""
+    the broker does not report them (before Kafka 3.4)."""
 
     path: str
     total_bytes: int = -1
@@ -80,7 +80,7 @@ class ClusterAdmin(AdminBase):
         return {node: str(address) for node, address in self._cluster.metadata.brokers.items()}
 
     def cluster_id(self) -> str | None:
-        """The id of the cluster; None when its brokers do not tell."""
+        """The id of the cluster; None when its brokers do not report it."""
         self._run(self._cluster.refresh([]), "asking for the cluster id")
         return self._cluster.metadata.cluster_id
 

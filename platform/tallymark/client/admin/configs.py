@@ -48,7 +48,7 @@ TYPES: Final = {
 
 
 class ConfigResource(NamedTuple):
-    """What has a configuration: a topic by name, a broker by its id ("" stands for all)."""
+    """What has a configuration: a topic by name, a broker by its id ("" means all)."""
 
     kind: Kind
     name: str
@@ -79,7 +79,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody has set it for this resource."""
+        """Whether it is a default: not set for this resource."""
         return self.source not in ("topic", "broker", "broker-logger", "client-metrics", "group")
 
 

@@ -24,7 +24,7 @@ _DEAD = "Dead"
 @dataclass(frozen=True, slots=True)
 class GroupListing:
     """A group: ``protocol_type`` is "consumer", or "" of one that only stores offsets; ``state``
-    is "" where brokers do not tell it (before Kafka 2.6); ``coordinator`` is a broker's id."""
+    is "" where brokers do not report it (before Kafka 2.6); ``coordinator`` is a broker's id."""
 
     group: str
     protocol_type: str = ""
@@ -65,7 +65,7 @@ class GroupDescription:
     members: tuple[MemberDescription, ...] = ()
 
     def owner(self, partition: TopicPartition) -> MemberDescription | None:
-        """Who consumes the partition; None when nobody does."""
+        """The member that consumes the partition; None when none does."""
         found = (member for member in self.members if partition in member.partitions)
         return next(found, None)
 

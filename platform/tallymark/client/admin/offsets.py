@@ -28,7 +28,7 @@ _Asking: TypeAlias = Callable[[Address], Awaitable[Outcomes[TopicPartition, V]]]
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
     """A position in a log, None: no record is so late. ``timestamp`` (ms) and ``leader_epoch`` are
-    those of the record there, -1 where there is none or they are not told."""
+    those of the record there, -1 where there is none or the broker does not report them."""
 
     offset: int | None
     timestamp: int = -1
@@ -81,7 +81,7 @@ class OffsetAdmin(AdminBase):
     def group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> Results[TopicPartition, GroupOffset]:
-        """Where the group stands, of ``partitions`` or of all it has an offset for; partitions
+        """The offsets of the group, of ``partitions`` or of all it has an offset for; partitions
         without one are left out. Raises KafkaError for the group as a whole."""
         wanted = None if partitions is None else list(partitions)
         found = self._of_coordinator(
@@ -110,7 +110,7 @@ class OffsetAdmin(AdminBase):
     def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> Results[TopicPartition, None]:
-        """Forget where the group stands. Nobody may be subscribed to the topics."""
+        """Delete the offsets of the group. No member may be subscribed to the topics."""
         wanted = list(partitions)
 
         async def delete(address: Address) -> Outcomes[TopicPartition, None]:
@@ -141,7 +141,7 @@ class OffsetAdmin(AdminBase):
         target: OffsetTarget | Mapping[TopicPartition, int],
         current: Mapping[TopicPartition, int],
     ) -> Results[TopicPartition, OffsetReset]:
-        """Where a group that stands at ``current`` would go on; changes nothing."""
+        """The offsets from which a group at ``current`` would go on; changes nothing."""
         wanted = list(dict.fromkeys(partitions))
         starts = self.list_offsets(dict.fromkeys(wanted, EARLIEST))
         ends = self.list_offsets(dict.fromkeys(starts.done, LATEST))
@@ -173,7 +173,7 @@ class OffsetAdmin(AdminBase):
         *,
         dry_run: bool = False,
     ) -> Results[TopicPartition, OffsetReset]:
-        """Let the group go on elsewhere (:mod:`.reset`); ``dry_run`` only tells where. The
+        """Let the group go on elsewhere (:mod:`.reset`); ``dry_run`` only returns where. The
         group must have no members."""
         wanted = list(dict.fromkeys(partitions))
         current = {at: one.offset for at, one in self.group_offsets(group, wanted).check().items()}

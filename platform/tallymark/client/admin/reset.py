@@ -1,8 +1,8 @@
 """Where a group is to go on: the decision. Pure; the facts are asked for by :mod:`.offsets`.
 
 As ``kafka-consumer-groups --reset-offsets``: to the earliest or latest record, to the first record
-at or after a time, to an offset, by so many records forwards or backwards, or to where it stands.
-What lies outside of the log is moved to its nearest end, and said.
+at or after a time, to an offset, by so many records forwards or backwards, or to its present
+offset. What lies outside of the log is moved to its nearest end, and said.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OffsetTarget:
 @dataclass(frozen=True, slots=True)
 class LogFacts:
     """A partition's log: its first offset, the next one, the first one at or after the time that is
-    asked for (None: no record is so late), and where the group stands (None: nowhere)."""
+    asked for (None: no record is so late), and the offset of the group (None: it has none)."""
 
     start: int
     end: int

@@ -196,7 +196,7 @@ async def _look_again(cluster: Cluster) -> None:
     try:
         await cluster.refresh(cluster.metadata.known)
     except (ConnectError, KafkaError):
-        return  # the next attempt meets it, and tells
+        return  # the next attempt meets it, and reports it
 
 
 def _timed_out(last: object, timeout: float) -> TimedOutError:

@@ -1,4 +1,4 @@
-"""Creating and deleting topics, for Admin and for whoever needs a topic of its own."""
+"""Creating and deleting topics, for Admin and for clients that need a topic of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GONE: Final = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. -1 stands for the cluster's defaults (KIP-464). ``assignment`` is
+    """A topic to create. -1 means the cluster's default (KIP-464). ``assignment`` is
     partition -> broker ids of its replicas, the preferred leader first, in place of the numbers."""
 
     name: str
@@ -32,7 +32,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """What became of it; -1, zero and empty where the broker does not tell (before Kafka 2.4)."""
+    """The created topic; -1, zero and empty where the broker does not report it (before Kafka 2.4)."""
 
     name: str
     topic_id: uuid.UUID = ZERO_UUID
@@ -49,7 +49,7 @@ async def create_topic(
     timeout: float,
     replication_factor: int = -1,
 ) -> bool:
-    """Create a topic and wait until brokers tell of it. False when it was there already.
+    """Create a topic and wait until brokers report it. False when it was there already.
 
     Raises KafkaError (INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG ...),
     TimedOutError after ``timeout`` seconds; brokers that are away are waited for.

@@ -31,7 +31,7 @@ __all__ = ["CreatedTopic", "NewTopic", "PartitionDescription", "TopicAdmin", "To
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition: broker ids of its leader (-1: nobody now) and replicas, the first of them
+    """A partition: broker ids of its leader (-1: none now) and replicas, the first of them
     preferred; ``isr`` are those in sync, ``offline`` those whose broker or disk is away."""
 
     partition: int
@@ -51,7 +51,8 @@ class PartitionDescription:
 class TopicDescription:
     """A topic with its partitions, ascending. ``internal`` ones are the cluster's own.
     ``operations``: what the asker may do with it, by the words of
-    :data:`~.acls.OPERATIONS`; None when it was not asked for, or is not told (before Kafka 2.3)."""
+    :data:`~.acls.OPERATIONS`; None when it was not requested, or not reported (before Kafka 2.3).
+    """
 
     name: str
     topic_id: uuid.UUID
@@ -71,7 +72,7 @@ class TopicAdmin(AdminBase):
         if_not_exists: bool = True,
         replication_factor: int = -1,
     ) -> bool:
-        """Create a topic and wait until brokers tell of it. True when this call made it.
+        """Create a topic and wait until brokers report it. True when this call made it.
 
         Raises KafkaError TOPIC_ALREADY_EXISTS unless ``if_not_exists``, and the cluster's other
         refusals (name, number of partitions, configs); TimedOutError, ConnectError.
@@ -156,7 +157,7 @@ class TopicAdmin(AdminBase):
         return results
 
     async def _told_of(self, counts: Mapping[str, int]) -> None:
-        """Wait until a broker tells of so many partitions: Apache Kafka's controller answers before
+        """Wait until a broker reports so many partitions: Apache Kafka's controller answers before
         its brokers know. Past the deadline they are there all the same."""
         deadline = time.monotonic() + self._timeout
         while counts and time.monotonic() < deadline:

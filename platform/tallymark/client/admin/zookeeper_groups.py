@@ -49,7 +49,7 @@ class ZooKeeperGroups:
         )
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """Where the group stands: partition -> next offset. KafkaError GROUP_ID_NOT_FOUND."""
+        """The offsets of the group: partition -> next offset. KafkaError GROUP_ID_NOT_FOUND."""
         self._check(group)
         positions = OffsetRegistry(self._zookeeper, group).read(self._stored(group))
         return {partition: position.offset for partition, position in positions.items()}
@@ -63,7 +63,7 @@ class ZooKeeperGroups:
         OffsetRegistry(self._zookeeper, group).commit(positions)
 
     def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget where the group stands. KafkaError as for the others."""
+        """Delete the offsets of the group. KafkaError as for the others."""
         self._check(group)
         self._check_empty(group)
         for partition in partitions:

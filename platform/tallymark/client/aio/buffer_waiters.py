@@ -22,7 +22,7 @@ class _Waiter:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        with contextlib.suppress(RuntimeError):  # its loop was closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # its loop was closed: it waits no longer
             self._loop.call_soon_threadsafe(self._woken.set)
 
     async def wait(self) -> None:
@@ -34,7 +34,8 @@ class RoomQueue(Generic[T]):
     """Tries something again whenever bytes of ``buffer`` are given back, one coroutine at a time.
 
     Only the first in the queue is woken and tries: a full buffer that gets room for one batch does
-    not wake a thousand coroutines. Whoever leaves, also by being cancelled, wakes the next one.
+    not wake a thousand coroutines. A coroutine that leaves, also by being cancelled, wakes the next
+    one.
     """
 
     def __init__(self, buffer: BufferMemory, full: type[Exception]) -> None:
@@ -45,7 +46,7 @@ class RoomQueue(Generic[T]):
 
     @property
     def busy(self) -> bool:
-        """Whether somebody waits: who comes now has to queue behind them."""
+        """Whether a coroutine waits: others have to queue behind it."""
         return bool(self._queue)
 
     async def until_it_fits(self, attempt: Callable[[], T]) -> T:

@@ -216,8 +216,8 @@ class AsyncConsumer:
                     raise StopAsyncIteration from None
 
     async def _fill(self) -> None:
-        """Wait until messages are there, or a while has passed. Whoever is cancelled meanwhile
-        leaves them to the next one."""
+        """Wait until messages are there, or a while has passed. A caller that is cancelled
+        meanwhile leaves them to the next one."""
         with self._lock:
             if self._polling is None or self._polling.done():
                 _, stream = self._parts()
@@ -331,7 +331,7 @@ class AsyncConsumer:
             self._worker.stop()
 
     def _leave(self, connector: ConsumerConnector, dealt_with: bool) -> None:
-        """The connector takes for handed out what waits here: tell it what was, indeed."""
+        """Report to the connector what was really handed out: it counts what waits here, too."""
         waiting = self._drain()
         count = len(self._batch) - len(waiting)
         if self._settings.get("delivery") == "at_most_once":

@@ -46,7 +46,8 @@ class AsyncProducer:
     partitioner are called in the event loop and must be quick.
 
     Cancelling is safe at every ``await``: a :meth:`send` that is cancelled has not taken its record
-    in; a record that was taken in is delivered, or its failure reported, whoever is cancelled.
+    in; a record that was taken in is delivered, or its failure is reported, also when the caller is
+    cancelled.
     """
 
     @settings_of(Producer.__init__)
@@ -63,7 +64,7 @@ class AsyncProducer:
 
     @property
     def instance(self) -> bytes:
-        """The 8 bytes that tell this run of this producer from all others, in every stamp."""
+        """The 8 bytes in every stamp that identify this run of this producer."""
         return self._producer.instance
 
     @property
@@ -193,7 +194,7 @@ class AsyncProducer:
 
     async def close(self, timeout: float = 30.0) -> None:
         """Deliver what is pending, for at most ``timeout`` seconds, and stop. Calling it again
-        waits for the same end and tells the same outcome.
+        waits for the same end and has the same outcome.
 
         Raises TimedOutError saying how many records were given up, if any were; their Delivery
         has the error too. When cancelled, closing goes on without being waited for.
@@ -259,7 +260,7 @@ class AsyncProducer:
 
 
 class _WaitingAppender(RecordAppender):
-    """Waits for room though its core has been told not to: in a thread of its own it may."""
+    """Waits for room, which its core does not: it runs in a thread of its own."""
 
     def _block(self) -> float | None:
         return self.core.settings.max_block_ms / 1000

@@ -9,7 +9,7 @@ messages through streams. Threads of its own: the group's coordinator
 :mod:`tallymark.client.group.state_machine.machine`), the fetcher
 (:mod:`tallymark.client.consuming.fetcher`), and the clients' I/O.
 
-What ``delivery`` promises stands in :mod:`tallymark.client.consuming.commit`.
+:mod:`tallymark.client.consuming.commit` explains what ``delivery`` promises.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ConsumerConnector(ClosedByWith):
     * ``partition_assignment_strategy``: "range", "roundrobin", "cooperative-sticky" (what does not
       move is read on during a rebalance), or several, best first.
     * ``group_instance_id``: a static member (KIP-345): started again within the session timeout it
-      gets its partitions back, and nobody else notices.
+      gets its partitions back without a rebalance.
     * ``session_timeout_ms`` (45,000; ZooKeeper: 6,000): silent for so long, it is taken for dead;
       ``heartbeat_interval_ms`` (3,000).
     * ``max_poll_interval_ms`` (300,000): an application that does not ask a stream again for so
@@ -85,10 +85,10 @@ class ConsumerConnector(ClosedByWith):
       given up, also at shutdown; it may wait for what the application has under way, and returns
       the offsets to store (``{(topic, partition): next offset}``). From the coordinator's thread;
       the other consumers of the group wait for it meanwhile.
-    * ``hooks``: listeners that are told what is handed out, and what is processed before offsets
+    * ``hooks``: objects notified of what is handed out, and of what is processed before offsets
       are stored (:mod:`tallymark.client.consuming.hooks`); the audit of a group is one.
     * ``client_factory``: another maker of fetch clients, given the bootstrap servers.
-    * ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
+    * ``metrics`` is called with what is measured (:mod:`tallymark.client.metrics`).
 
     The rest: ``fetch_max_bytes`` per partition, ``fetch_max_wait_ms``, ``queue_bytes`` per stream;
     ``consumer_timeout_ms``: iterating raises TimedOutError when no message comes for so long (-1:
@@ -202,11 +202,11 @@ class ConsumerConnector(ClosedByWith):
     ) -> dict[TopicPartition, int]:
         """:meth:`seek` in all owned partitions, or those of a topic, or one: to the first message
         whose timestamp is ``to_time_ms`` (ms since 1970, UTC) or later, to an offset, or to the
-        "smallest" or "largest" there is. Returns where each now stands; a partition that another
+        "smallest" or "largest" there is. Returns the position of each; a partition that another
         consumer took over meanwhile is not among them.
 
         Raises UserError unless exactly one goal is given; ConnectError or KafkaError when the
-        brokers do not tell what is where (what was moved before stays moved).
+        brokers do not return the offsets (partitions moved before stay moved).
         """
         self._check()
         return self._running().rewinder.rewind(
@@ -304,7 +304,7 @@ def _link(
     secured: ClientSecurity,
     security: Mapping[str, Any],
 ) -> BrokerLink:
-    """The fetcher's way to the brokers: those named; those that ZooKeeper tells the coordinator of;
+    """The fetcher's way to the brokers: those named; those that the coordinator reads in ZooKeeper;
     or those that each client looks up there by itself."""
     looks_up = settings.where == "brokers" and not settings.servers
 

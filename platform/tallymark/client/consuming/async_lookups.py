@@ -18,7 +18,7 @@ _THREADS: Final = 4
 
 
 class AsyncLookups:
-    """One question at most about each partition. For one thread, the fetcher's; ``answered`` is set
+    """One lookup at most for each partition. For one thread, the fetcher's; ``answered`` is set
     with each answer."""
 
     def __init__(self, answered: threading.Event) -> None:

@@ -32,7 +32,7 @@ class BrokerLink:
     """Makes the client from ``bootstrap_servers``, or else from the brokers that are registered.
 
     A cluster whose brokers all came back elsewhere is found again: after a failure the client is
-    made anew if the registry tells other addresses than it was made with.
+    made anew if the registry has other addresses than it was made with.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class BrokerLink:
     ) -> None:
         self._make = make
         self.protocol = protocol
-        """Which of their listeners :meth:`learn` is to be told."""
+        """The security protocol of the listeners that :meth:`learn` takes."""
         self._fixed = bool(bootstrap_servers)
         self._known = bootstrap_servers
         self._used = ""

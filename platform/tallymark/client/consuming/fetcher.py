@@ -274,7 +274,7 @@ class Fetcher:
 
 
 def _fetch_call(client: FetchClient) -> Callable[..., Sequence[Fetched | KafkaError | None]]:
-    """The call that waits for nobody else's broker, if the client has it."""
+    """The call that does not wait for slower brokers, if the client has it."""
     call: Callable[..., Sequence[Fetched | KafkaError | None]] | None
     call = getattr(client, "multifetch_ready", None)
     return client.multifetch if call is None else call

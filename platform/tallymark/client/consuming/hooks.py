@@ -1,19 +1,19 @@
-"""What listens to a consumer: who accounts for what a group has processed does.
+"""Hooks of a consumer: objects that account for what a group has processed, as the audit does.
 
-A hook is told of messages as they are handed out, and, before offsets are stored, up to where they
-are processed: what it does with that is done when it returns, so a group that goes on from the
-stored offsets never leaves something behind that the hook has not dealt with::
+A hook is called with messages as they are handed out and, before offsets are stored, with the
+offsets up to which they are processed. The offsets are stored after it returns: a group that
+continues from stored offsets never skips messages that the hook has not handled::
 
     handed_out(columns) ─┬► done_before(positions) ──► offsets are stored
-                         ├► released(places): the rest comes again, to whoever owns them then
-                         └► truncated(offset): the rest is gone, and never comes again as it was
+                         ├► released(places): delivered again, to the next owner
+                         └► truncated(offset): the rest is gone for ever
 
-Who has a method ``view(topic, partition)`` is asked for memory, two signed 64-bit numbers, in which
-the stream keeps what is in hand of the partition at any moment (:mod:`.marks`): who wants to know
-that after a sudden death gives a mapped file. None: it does not.
+A hook with a method ``view(topic, partition)`` is asked for memory, two signed 64-bit numbers, in
+which the stream keeps what is in hand of the partition at any moment (:mod:`.marks`): who wants to
+know that after a sudden death gives a mapped file. None: it does not.
 
-With ``delivery="at_most_once"`` offsets are stored before messages are handed out; the hook is
-told all the same only of what the application is done with.
+With ``delivery="at_most_once"`` offsets are stored before messages are handed out. The hook is
+still called only with what the application has finished.
 """
 
 from __future__ import annotations

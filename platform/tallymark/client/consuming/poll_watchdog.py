@@ -1,4 +1,4 @@
-"""Whether the application keeps up: nobody else may read a partition that it holds and does not.
+"""Whether the application keeps up: no other consumer may read a partition that it holds.
 
 The streams say where the application stands
 (:meth:`~tallymark.client.consuming.stream.Stream.standing`); this looks now and again, so that

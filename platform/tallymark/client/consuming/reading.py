@@ -4,7 +4,7 @@ A lock around each message, or any Python at all, would cost more than the messa
 zipped into messages by iterators that are written in C, and iterating a stream goes from one such
 *run* to the next::
 
-    stop       [t, t, t]      emptied by :meth:`Reading.stop`: the run ends, whoever iterates it
+    stop       [t, t, t]      emptied by :meth:`Reading.stop`: the run ends, for its iterator too
     countdown  0 x 3          how often it was asked is how many messages were handed out
     offsets    7  8  9
     values     .. .. ..

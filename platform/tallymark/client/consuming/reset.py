@@ -27,7 +27,7 @@ NONE: Final = "none"
 
 
 class Reset(NamedTuple):
-    """Go on at ``offset``; ``gap`` tells what that leaves out or repeats."""
+    """Go on at ``offset``; ``gap`` says what that leaves out or repeats."""
 
     offset: int
     gap: Gap | None
@@ -65,7 +65,7 @@ def after_truncation(
     """The log was cut below the position; other messages may stand there now, and none of them
     must be left out, whatever the policy."""
     cut = error.diverging_offset
-    if not 0 <= cut < position:  # the leader could not tell where
+    if not 0 <= cut < position:  # the leader could not say where
         return after_out_of_range(client, item, position, policy)
     return Reset(cut, Gap(item.topic, item.partition, cut, position, "truncated"))
 

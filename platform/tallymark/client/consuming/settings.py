@@ -201,7 +201,7 @@ class ConsumerSettings:
 
     @property
     def heartbeat_ms(self) -> int:
-        """How often it tells the brokers that it is alive."""
+        """How often it sends the brokers a heartbeat."""
         return self.heartbeat_interval_ms or max(1, min(_HEARTBEAT_MS, self.session_ms // 3))
 
     @property

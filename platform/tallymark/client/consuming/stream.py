@@ -64,7 +64,7 @@ class Stream:
     ``clear`` is asked, by the application's thread, before a chunk's first message is handed out
     (at most once: its offset is stored by then). While it says no the stream gives nothing.
     ``timeout_ms``: iterating raises TimedOutError when no message comes for so long (-1: never).
-    ``hooks`` are told of messages a batch at a time, before the first of them is handed out.
+    ``hooks`` are notified of messages a batch at a time, before the first of them is handed out.
     ``asking_settles``: who asks for more says that it is done with what it has in hand.
     """
 

@@ -31,11 +31,11 @@ class Gate:
         self._stops: list[Callable[[], None]] = []
 
     def on_close(self, stop: Callable[[], None]) -> None:
-        """Have ``stop`` called by whoever closes, once it is closed: it must not wait."""
+        """Have"""
         self._stops.append(stop)
 
     def suspend(self) -> None:
-        """Close, and let nobody open who has not seen this suspension."""
+        """Close, and refuse an open() with an older mark than this suspension."""
         with self._lock:
             self._suspensions += 1
             self.is_open = False
@@ -89,7 +89,7 @@ class Chunk:
 
 
 class ChunkQueue:
-    """Chunks in order, and how far into the first one its reader is. Whoever uses it locks.
+    """Chunks in order, and how far into the first one its reader is. The caller holds the lock.
 
     ``room`` is set when a full queue (``limit`` bytes) has room again. ``on_cut`` is called when
     the reader comes to where the log was cut, with that offset.

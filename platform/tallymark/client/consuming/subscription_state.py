@@ -107,7 +107,7 @@ class PartitionProgress:
 class SubscriptionState:
     """The progress of all owned partitions. Safe from any thread.
 
-    ``changing`` is held by whoever changes what is owned or where it stands, until streams and
+    ``changing`` is held while partitions or positions are changed, until streams and
     fetcher know it as well.
     """
 

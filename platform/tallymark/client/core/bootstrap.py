@@ -55,7 +55,7 @@ class Bootstrap:
 def brokers_in_zookeeper(connect: str, protocol: str = "PLAINTEXT") -> tuple[Address, ...]:
     """The live brokers that registered there, each by its first listener that is secured by
     ``protocol``. UserError when there are none."""
-    # Only clients that are told to use ZooKeeper pay for loading its library.
+    # Only clients that use ZooKeeper pay for loading its library.
     from tallymark.coordination.cluster.brokers import BrokerRegistry
     from tallymark.coordination.malformed_nodes import MalformedNodes
     from tallymark.coordination.session.zookeeper import ZooKeeper

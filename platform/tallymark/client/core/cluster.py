@@ -225,14 +225,14 @@ class Cluster:
         raise refusal or ConnectError(str(self._bootstrap), "bootstrap", "; ".join(failures))
 
     async def ask_controller(self, message: Request[R]) -> R:
-        """Send one request to the controller (any broker, where nobody knows of one)."""
+        """Send one request to the controller (any broker, where none is known)."""
         if self.metadata.controller not in self.metadata.brokers:
             await self.refresh([])
         address = self.metadata.brokers.get(self.metadata.controller)
         return await (self.ask_any(message) if address is None else self.ask(address, message))
 
     def leader_address(self, topic: str, partition: int) -> Address | None:
-        """Where the partition's leader listens; None while nobody knows."""
+        """Where the partition's leader listens; None while that is not known."""
         leader = self.metadata.leader(topic, partition)
         return None if leader is None else self.metadata.brokers.get(leader.broker)
 

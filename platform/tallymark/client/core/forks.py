@@ -44,7 +44,7 @@ def tell_in_child(one: Forkable) -> None:
 
 
 def fork_lock() -> threading.Lock:
-    """For whoever makes itself anew in a child: a lock that no thread of the parent holds."""
+    """For an object that replaces itself in a child: a lock that no thread of the parent holds."""
     return _Forks.lock
 
 

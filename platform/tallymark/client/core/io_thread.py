@@ -130,8 +130,8 @@ class IoThread:
             self._thread.join(timeout)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Something raised and nobody was there to catch it. A supervised task or a callback of
-        the loop is part of the client, and the client cannot go on without it."""
+        """A callback or a task raised, and no caller was there to catch it. A supervised task or a
+        callback of the loop is part of the client, and the client cannot go on without it."""
         error = context.get("exception")
         log.error("%s: %s", self.name, context.get("message"), exc_info=error)
         part = context.get(WORK) or ("a callback" if "handle" in context else None)

@@ -47,7 +47,7 @@ def topic_told(answer: MetadataResponseTopic) -> TopicInfo | KafkaError:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads a partition: broker id (-1: nobody now) and leader epoch (-1: not told)."""
+    """The leader of a partition: broker id (-1: none now) and leader epoch (-1: not known)."""
 
     broker: int
     epoch: int
@@ -118,7 +118,7 @@ class Metadata:
     def take_leader(
         self, name: str, partition: int, broker: int, epoch: int, address: Address
     ) -> bool:
-        """Take over who leads one partition, as a refusal says it (KIP-951); whether it is news."""
+        """Take the leader of one partition from a refusal (KIP-951); whether it was not known."""
         topic = self._topics.get(name)
         had = topic.leaders.get(partition) if topic else None
         if topic is None or had is None or epoch <= had.epoch:

@@ -71,7 +71,7 @@ class CoordinatorConnection:
     # -- in the loop --------------------------------------------------------------------------
 
     async def find(self) -> None:
-        """Learn who the coordinator is. KafkaError COORDINATOR_NOT_AVAILABLE while it is nobody;
+        """Find the coordinator. KafkaError COORDINATOR_NOT_AVAILABLE while there is none;
         ConnectError when no broker answers."""
         # Old and new form in one: each version sends the fields it has.
         answer = await self.cluster.ask_any(
@@ -115,7 +115,7 @@ class CoordinatorConnection:
             stream.abort()
 
     def forget_coordinator(self) -> None:
-        """It did not answer, or is somebody else: look for it before the next question."""
+        """It did not answer, or has moved: find it before the next request."""
         self.coordinator = None
 
     async def partitions(self, names: Sequence[str] | None) -> dict[str, tuple[int, ...]]:

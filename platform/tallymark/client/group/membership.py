@@ -1,7 +1,7 @@
-"""A member of a group that only wants to know its part: it fetches nothing and stores no offsets.
+"""A member of a group that only needs to know its partitions: it fetches and stores nothing.
 
-For readers that keep their positions themselves, and whose store refuses who has lost a partition:
-then nothing waits for anything when partitions move, and being told late does no harm.
+For readers that keep their positions themselves, and whose store refuses a writer that has lost a
+partition: then nothing has to wait when partitions move, and a late notice does no harm.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class GroupMembership:
         self.part: frozenset[TopicPartition] | None = None
         """What it has now; None until the group has answered for the first time."""
         self.sole = False
-        """Whether there was no other member when it last was told."""
+        """Whether there was no other member at the last rebalance."""
         self.problem: TallymarkError | None = None
         self.look_at_ms: int | None = None
         self._ended = threading.Event()

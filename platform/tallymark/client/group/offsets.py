@@ -69,7 +69,7 @@ def lost_since(first: Term, now: Term, places: Iterable[TopicPartition]) -> set[
 
 class BrokerOffsets:
     """The store of groups that coordinate through the brokers. ``term`` is kept up to date by the
-    coordination; ``why_slow`` tells how long the application has been at work, for errors."""
+    coordination; ``why_slow`` returns how long the application has been at work, for errors."""
 
     def __init__(self, connection: CoordinatorConnection, settings: ConsumerSettings) -> None:
         self.term = Term()

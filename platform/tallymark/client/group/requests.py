@@ -146,7 +146,7 @@ def _member(
     try:
         told = decode_subscription(metadata)
     except RemoteProtocolError as error:
-        # One whom nobody understands must not keep the others from reading.
+        # A member with unreadable metadata must not keep the others from reading.
         LOG.warning("member %s gets nothing: %s", member_id, error)
         return GroupMember((), instance_id=instance_id)
     generation, words = told.generation_id, bytes(told.user_data or b"")

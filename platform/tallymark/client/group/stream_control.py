@@ -19,7 +19,7 @@ LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 
 class StreamControl:
     """``stop``, ``start`` and ``pause`` are quick and do not wait for the network; ``release``,
-    ``load``, ``forget`` and ``commit`` do, or for whoever does: they are for another thread."""
+    ``load``, ``forget`` and ``commit`` do, or for another thread that does: call them elsewhere."""
 
     def __init__(self, parts: Parts, *, auto_commit: bool) -> None:
         self._subscription = parts.subscription
@@ -70,7 +70,7 @@ class StreamControl:
 
     def release(self) -> None:
         """Let the application finish, store how far it has come. What fails is logged: the group
-        must not wait for it, and what was not stored comes again."""
+        must not wait for it, and messages that were not stored are delivered again."""
         if self._before_release is not None and self._positions.items():
             try:
                 offsets = self._before_release()

@@ -14,8 +14,8 @@ Job = Callable[[], None]
 
 
 class Worker:
-    """One job after the other. What one of them raises is told to ``on_failure``, in the worker,
-    which then goes on with the next: ClientFailedError for what nobody foresaw."""
+    """One job after the other. What one of them raises goes to ``on_failure``, in the worker,
+    which then goes on with the next: as a ClientFailedError if it was not foreseen."""
 
     def __init__(self, on_failure: Callable[[Exception], None]) -> None:
         self._on_failure = on_failure

@@ -30,7 +30,7 @@ class RecordMetadata(NamedTuple):
 
 
 _lock: Final = threading.Lock()
-"""Held while a fate is settled and while somebody begins to wait for one."""
+"""Held while a result is settled and while a thread begins to wait for one."""
 
 
 class ProduceResult:

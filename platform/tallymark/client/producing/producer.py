@@ -61,7 +61,7 @@ class Producer(ClosedByWith):
 
     What: ``key_encoder`` and ``value_encoder`` turn objects into bytes; ``partitioner`` overrides
     the choice by key (murmur2, as Kafka's clients) or, without key, partition after partition.
-    ``interceptors`` of the queue see, change and drop what passes, ``event_handler`` is told of
+    ``interceptors`` of the queue see, change and drop records, ``event_handler`` is notified of
     it (:mod:`tallymark.client.producing.interceptors.queue_interceptor`).
 
     The audit: every record gets a ``tm`` header saying who sent it as which of theirs
@@ -69,10 +69,10 @@ class Producer(ClosedByWith):
     under the entry point ``tallymark.interceptors`` listens; ``interceptors`` are added to that,
     or stand in place of an installed one of their class. ``audit=False`` leaves out what is
     installed, and then nothing is stamped: for copying records from elsewhere as they are, and for
-    records that nobody is to account for. ``backfill`` says that timestamps are old on purpose.
+    records that are not to be accounted for. ``backfill`` says that timestamps are old on purpose.
     ``stamp`` overrides whether records are stamped; stamps without an audit are found UNCLAIMED.
 
-    ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
+    ``metrics`` is called with what is measured (:mod:`tallymark.client.metrics`).
 
     Closing waits until everything is delivered; use ``with``. A forked child that uses the
     producer gets a life of its own in it: a new instance, new connections, nothing buffered.
@@ -95,7 +95,7 @@ class Producer(ClosedByWith):
 
     @property
     def instance(self) -> bytes:
-        """The 8 bytes that tell this run of this producer from all others, in every stamp."""
+        """The 8 bytes in every stamp that identify this run of this producer."""
         return self._live().instance
 
     @property

@@ -187,7 +187,7 @@ class RecordAppender:
         core = self.core
         if core.settings.on_buffer_full != "block":
             return NO_WAIT
-        # In a callback nobody could make room while we waited for it.
+        # A callback runs in the I/O thread, which alone makes room: it must not wait for that.
         return None if core.io.is_current else core.settings.max_block_ms / 1000
 
 

@@ -51,7 +51,7 @@ def encode_stamp(stamp: Stamp) -> bytes:
 
 
 def stamp_ends(instance: bytes, partition: int, server: str) -> tuple[bytes, bytes]:
-    """What stands before and behind the sequence; the same for all records of a partition."""
+    """The bytes before and behind the sequence; the same for all records of a partition."""
     if len(instance) != INSTANCE_BYTES:
         raise ValueError(f"an instance has {INSTANCE_BYTES} bytes, not {len(instance)}")
     if not 0 <= partition <= MAX_PARTITION:

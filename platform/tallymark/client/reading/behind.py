@@ -1,6 +1,6 @@
 """Where a log goes on behind a batch that cannot be read. No I/O of its own.
 
-What somebody sent under a right CRC will never be anything else, and its header is as right as its
+What was sent under a right CRC will never be anything else, and its header is as right as its
 CRC: the log goes on behind the offsets that it claims. Where the CRC does not hold, the header may
 be damaged as well. So what it says is believed only if the log bears it out, that is if what is
 read from there on begins there; else what can be read next is looked for, in steps that double::

@@ -7,7 +7,7 @@
     leader C   ──connect ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┼ ─ ─ ─ ─ ─ ─ ─ ─ ─ error ─► by a later one
 
 A call returns when one of the leaders has news; what the others are asked for goes on. So there is
-one request at most under way at each leader, and one answer at most that nobody has picked up.
+one request at most under way at each leader, and one answer at most that was not picked up.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ReadyFetcher:
         """An outcome for each spec, in their order; None where there is no news yet. Returns with
         the first news, or after ``limits.max_wait_ms``.
 
-        Raises ConnectError while no leader at all is known and nobody can be asked.
+        Raises ConnectError while no leader at all is known and no broker can be asked.
         """
         await self._learn(specs)
         outcomes, by_leader = self._fetcher.divide(specs)
@@ -77,7 +77,7 @@ class ReadyFetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _learn(self, specs: Sequence[FetchSpec]) -> None:
-        """Ask for the leaders that nobody knows; wait for that only if there is nothing else."""
+        """Request the leaders that are not known; wait for that only if there is nothing else."""
         unknown = self._fetcher.unknown(specs)
         self._cluster.refresh_if_old()
         if not unknown:
@@ -123,6 +123,6 @@ def _is_news(outcome: Outcome) -> bool:
 
 
 def _look_at(task: asyncio.Task[object] | asyncio.Task[list[Outcome]] | asyncio.Task[None]) -> None:
-    """Whoever waits sees the error; if nobody does, asyncio need not complain."""
+    """A caller that waits sees the error; without one asyncio need not complain."""
     if not task.cancelled():
         task.exception()

@@ -146,7 +146,7 @@ def _whole_batches(
     records: Buffer, offset: int, check_crcs: bool
 ) -> tuple[list[Batch], CorruptRecordError | None, int]:
     """The batches from ``offset`` on up to a corrupt one; what is wrong with that, and where what
-    follows it begins, as far as its header says so. What stands before it is handed out first; the
+    follows it begins, as far as its header says so. What is before it is handed out first; the
     next fetch begins with it, and finds nothing else."""
     batches: list[Batch] = []
     end, behind = 0, -1

@@ -22,7 +22,7 @@ _LONGEST_BACKOFF: Final = 1.0
 _FAIR_SECONDS: Final = 1.0
 """How much longer than the long poll a leader may take when another one has answered."""
 _MOST_LATE: Final = 32
-"""Requests that are late and that nobody has asked for again."""
+"""Requests that are late and were not asked for again."""
 
 
 class Fetcher:
@@ -95,7 +95,7 @@ class Fetcher:
         return [outcomes[index] for index in range(len(specs))]
 
     def unknown(self, specs: Iterable[FetchSpec]) -> set[str]:
-        """The topics of partitions whose leader nobody knows."""
+        """The topics of partitions whose leader is not known."""
         return {
             spec.topic
             for spec in specs

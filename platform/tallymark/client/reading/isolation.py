@@ -28,7 +28,7 @@ _ABORT: Final = 0
 
 
 class AbortedTransaction(NamedTuple):
-    """As the broker tells it."""
+    """As the broker reports it."""
 
     producer_id: int
     first_offset: int

@@ -26,7 +26,7 @@ class Gap(NamedTuple):
       ``to_offset`` (reset policy ``smallest``: the start of the log; ``largest``: its end).
     * ``truncated``: this group has consumed them, and the log was cut since: they are no longer
       there. Consumption goes on at ``from_offset``, where other messages may stand now; when only
-      the end of the log tells of the cut, it goes on where the reset policy says.
+      the end of the log shows the cut, it goes on where the reset policy says.
     """
 
     topic: str

@@ -38,7 +38,7 @@ class SimpleConsumer(ClosedByWith):
     for): while brokers are away it is tried again, then raised. ``isolation`` "read_committed"
     leaves out the records of aborted transactions and ends where the first open one begins, also in
     what :meth:`get_offsets_before` and :meth:`end_offsets` call the end; it can be given with each
-    fetch instead. ``metrics`` is told what is measured (:mod:`tallymark.client.metrics`).
+    fetch instead. ``metrics`` is called with what is measured (:mod:`tallymark.client.metrics`).
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class SimpleConsumer(ClosedByWith):
         return self._cluster.metadata.topics()
 
     def topics_named(self, names: Iterable[str]) -> dict[str, TopicInfo | KafkaError]:
-        """These topics, asked for by their names now; a KafkaError where one is not told:
+        """These topics, requested by name now; a KafkaError where one is not returned:
         UNKNOWN_TOPIC_OR_PARTITION when there is none, TOPIC_AUTHORIZATION_FAILED when we may not
         know. A list of all (:meth:`topics`) leaves out both alike. None is made by being asked
         for."""

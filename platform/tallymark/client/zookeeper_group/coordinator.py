@@ -89,7 +89,8 @@ class Coordinator:
     def start(self) -> None:
         """Listen to the session and start the thread."""
         self._unlisten = self._zookeeper.listen(self._on_session)
-        # The session is open already; an event that came between is told twice, which is fine.
+        # The session is open already; an event that came between is handled twice, which does no
+        # harm.
         if self._zookeeper.state is SessionState.CONNECTED:
             self._inbox.put(_Session(ev.Connected(self._zookeeper.session), self._gate.mark()))
         self._thread.start()
@@ -285,7 +286,7 @@ class Coordinator:
             try:
                 offsets = self._before_release()
             except Exception:
-                # What it did not get done comes again; the group must not wait for it.
+                # Messages that are not done are delivered again; the group must not wait for them.
                 LOG.exception("the before_release callback of %s failed", self._consumer)
             else:
                 self._committer.commit_owned(offsets)

@@ -1,6 +1,6 @@
 """The words of the consumer's state machine: phases, actions, events, state. Pure data.
 
-:mod:`.machine` tells what they do with each other.
+:mod:`.machine` has the decisions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tallymark.protocol.topic_partition import TopicPartition
 
 
 class Phase(Enum):
-    """Where a consumer stands; REGISTERING to LOADING and the LEAVING_ ones await an answer."""
+    """The phase of a consumer; REGISTERING to LOADING and the LEAVING_ ones await an answer."""
 
     OFFLINE = "offline"
     REGISTERING = "registering"
@@ -149,7 +149,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """Nobody answers; whether the session lives is unknown."""
+    """No answer; whether the session lives is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The remote action failed, or nobody knows whether it was done."""
+    """The remote action failed, or it is not known whether it was done."""
 
     ticket: int
 

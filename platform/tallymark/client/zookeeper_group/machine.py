@@ -21,8 +21,8 @@ What it promises:
 * Fetchers are stopped and offsets stored before owner nodes go (*flushed before released*).
 * Offsets are read after the partition was claimed, hence after the previous owner stored them.
 * Suspension pauses consumption at once; a lost session voids ownership without a commit, since
-  somebody else may consume the partitions already.
-* While another consumer's owner node stands, everything is released, and tried again later: two
+  another consumer may consume the partitions already.
+* While another consumer's owner node exists, everything is released, and tried again later: two
   consumers never hold parts that the other one waits for.
 """
 
@@ -105,7 +105,7 @@ def decide(state: State, event: Event, now_ms: int) -> Decision:
 def _connected(state: State, session: int) -> Decision:
     if state.phase is not Phase.OFFLINE:
         return state, ()
-    if state.session not in (0, session):  # its end was not told; the same as Lost
+    if state.session not in (0, session):  # its end was not reported; the same as Lost
         state, actions = _lost(state)
         return _look_again(replace(state, session=session), actions)
     return _look_again(replace(state, session=session))
@@ -150,7 +150,7 @@ def _changed(state: State) -> Decision:
 
 
 def _look_again(state: State, before: tuple[Action, ...] = ()) -> Decision:
-    """Register if need be, then read; a change told from now on asks for another look."""
+    """Register if need be, then read; a change reported from now on asks for another look."""
     phase = Phase.READING if state.registered else Phase.REGISTERING
     state = replace(_outstanding(state, phase), changed=False, target=None)
     ticket = state.ticket
@@ -227,13 +227,13 @@ def _released(state: State, now_ms: int) -> Decision:
     state = replace(state, held={})
     if state.changed:
         return _look_again(state)
-    if state.target is None:  # another consumer's node stands: give it time to go
+    if state.target is None:  # another consumer's node exists: give it time to go
         return _wait(state, now_ms)
     return _claim(state)
 
 
 def _failed(state: State, now_ms: int) -> Decision:
-    """Nobody knows what was done. In a group that goes on: look again later, ``held`` remembers
+    """It is not known what was done. In a group that goes on: look again later, ``held`` remembers
     what may stand. When leaving: go on, the end of the session removes the rest."""
     if state.phase in _LEAVING:
         return _done(state, now_ms)

@@ -52,7 +52,7 @@ def from_thread(ask: Asked) -> Callable[[], Awaitable[str]]:
 
 
 def in_file(path: Path) -> Asked:
-    """The token in a file, read each time: somebody renews it there."""
+    """The token in a file, read each time, since another program renews it."""
 
     def ask() -> str:
         try:

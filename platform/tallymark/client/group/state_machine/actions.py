@@ -119,7 +119,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """What no waiting will mend: end, and tell the application."""
+    """An error that does not pass: end, and report it to the application."""
 
     code: int
 

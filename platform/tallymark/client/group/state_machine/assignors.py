@@ -31,7 +31,7 @@ Division = dict[str, list[TopicPartition]]
 @dataclass(frozen=True, slots=True)
 class GroupMember:
     """A member as its leader knows it. ``owned`` is what it says that it reads, ``generation`` the
-    one in which it got that (-1: not told)."""
+    one in which it got that (-1: not known)."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -67,7 +67,7 @@ def assign_round_robin(members: Members, partitions: Partitions) -> Division:
 
 
 def assign_cooperative_sticky(members: Members, partitions: Partitions) -> Division:
-    """Kafka's ``cooperative-sticky``; what its owner has yet to give up is nobody's for now."""
+    """Kafka's ``cooperative-sticky``; what its owner has yet to give up has no owner for now."""
     owned = believed(members, partitions)
     topics = {member: members[member].topics for member in in_order(members)}
     division = hand_out(topics, owned, every_partition(partitions))

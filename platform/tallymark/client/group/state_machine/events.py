@@ -1,4 +1,4 @@
-"""What a group member's state machine is told: answers, time, the application. Pure data."""
+"""The events of a group member's state machine: answers, time, the application. Pure data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """Nobody knows it now."""
+    """No coordinator was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No answer: nobody knows whether it was done."""
+    """No answer: it is not known whether it was done."""
 
     ticket: int
 

@@ -1,4 +1,4 @@
-"""What a heartbeat's answer tells: the group rebalances, the coordinator moved, we are out. Pure;
+"""What a heartbeat's answer means: the group rebalances, the coordinator moved, we are out. Pure;
 part of :mod:`.machine`."""
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def beaten(state: State, event: ev.Beaten, now_ms: int) -> Decision:
         return without_coordinator(state, now_ms), ()
     if code == ILLEGAL_GENERATION and state.phase is Phase.JOINING and not state.doubted:
         # The next generation has begun, and our join's answer is on its way. Or it is lost: then
-        # the next heartbeat is told the same.
+        # the next heartbeat gets the same answer.
         return replace(state, doubted=True), ()
     if code in PUT_OUT:
         return _lost(state, code, now_ms)

@@ -41,7 +41,7 @@ def asked(state: State, now_ms: int) -> Decision:
 
 
 def stop(state: State) -> Decision:
-    """Leave in order: give up, then tell."""
+    """Leave in order: give up the partitions, then tell the coordinator."""
     if state.phase in LEAVING:
         return state, ()
     if state.phase in (Phase.RELEASING, Phase.GIVING_UP):  # all is being given up already
@@ -54,7 +54,7 @@ def stop(state: State) -> Decision:
 
 
 def leave(state: State) -> Decision:
-    """Nothing is owned: tell the coordinator, if it knows us and we know it."""
+    """No partition is owned: send the coordinator a LeaveGroup, if both know each other."""
     if not state.member_id or state.setup.static or not state.found:
         return replace(state, phase=Phase.CLOSED), (act.Close(),)
     state = replace(state, phase=Phase.LEAVING_GROUP, ticket=state.ticket + 1, wake_ms=None)

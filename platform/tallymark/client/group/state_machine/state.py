@@ -1,4 +1,4 @@
-"""What a group member's state machine knows. Pure data; :mod:`.machine` tells what it does."""
+"""The state of a group member's state machine. Pure data; :mod:`.machine` draws its changes."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Setup:
 
     @property
     def cooperative(self) -> bool:
-        """Whether it keeps its partitions while it joins: only if nobody can choose an assignor
-        that takes it for granted that all are given up."""
+        """Whether it keeps its partitions while it joins: only if the group cannot choose an
+        assignor that takes it for granted that all are given up."""
         return self.strategies == (COOPERATIVE,)
 
 
@@ -65,11 +65,11 @@ class State:
     present generation gives. ``rejoin`` says why another rebalance is due, once this one is over.
     ``proof_ms`` is when the last request left that the coordinator answered as to a living member,
     ``steady_ms`` when the last one left that it answered as to a member of a settled group.
-    ``topics`` is what it told the group that it reads; as leader it knows ``group_topics``, and the
-    partitions ``seen`` that it has divided (None: somebody before it did); ``withheld`` says that
-    some are nobody's, or may be, until their owner has given them up. ``misses``: heartbeats in a
-    row that found no coordinator; ``doubted``: one was told that the generation is over, while the
-    join's answer was awaited.
+    ``topics`` is what it reported to the group as its topics; as leader it knows ``group_topics``,
+    and the partitions ``seen`` that it has divided (None: an earlier leader did); ``withheld`` says
+    that some are nobody's, or may be, until their owner has given them up. ``misses``: heartbeats
+    in a row that found no coordinator; ``doubted``: one was told that the generation is over, while
+    the join's answer was awaited.
     """
 
     setup: Setup

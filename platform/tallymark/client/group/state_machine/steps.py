@@ -65,7 +65,7 @@ def without_id(state: State, code: int) -> State:
 
 
 def no_answer(state: State, now_ms: int) -> State:
-    """Whoever was the coordinator, it must be looked for again, a little later. What waits for an
+    """The coordinator must be found again, a little later. What waits for an
     answer of it begins anew."""
     attempts = state.attempts + 1
     pause = now_ms + backoff_ms(state.setup.backoff_ms, attempts)

@@ -18,7 +18,7 @@ def hand_out(
     partitions: Sequence[TopicPartition],
 ) -> dict[str, list[TopicPartition]]:
     """``topics``: member -> what it reads, in the order in which ties are decided; ``owned``:
-    partition -> member that reads it now. Every partition that somebody wants goes to one member;
+    partition -> member that reads it now. Every partition that a member wants goes to one member;
     shares are sorted."""
     rank = {member: index for index, member in enumerate(topics)}
     readers: dict[str, list[str]] = {}
@@ -52,7 +52,7 @@ def _even_out(
     readers: Mapping[str, Sequence[str]],
     rank: Mapping[str, int],
 ) -> None:
-    """Move partitions, one by one, from the fullest member that can give one to somebody who has
+    """Move partitions, one by one, from the fullest member that can give one to a member that has
     fewer by two or more. It ends: each move lowers the sum of the squares of the sizes. Always from
     the fullest: what is moved to even out two members may have to be moved again for a third."""
 

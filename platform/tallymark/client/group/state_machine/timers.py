@@ -1,5 +1,5 @@
 """What a member does by the clock: look for the coordinator, give signs of life, look at topics,
-and pause when nobody has confirmed that its session lives. Pure; part of :mod:`.machine`."""
+and pause when no answer has confirmed that its session lives. Pure; part of :mod:`.machine`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def routine(state: State, now_ms: int) -> tuple[State, tuple[act.Action, ...]]:
 
 
 def next_due_ms(state: State) -> int | None:
-    """When the machine wants to be told the time; None: whenever something happens."""
+    """When the machine needs a tick (monotonic ms); None: only events wake it."""
     due = [
         state.wake_ms,
         state.seek_at_ms if _must_seek(state) else None,
@@ -51,7 +51,7 @@ def next_due_ms(state: State) -> int | None:
 
 
 def _sure_until_ms(state: State) -> int:
-    """Until when nobody else can have our partitions: the session lives for its timeout, and a
+    """Until when no other member can have our partitions: the session lives for its timeout, and a
     rebalance that began after the group was settled last goes on without those who have not joined
     (our request may be lost, while heartbeats are answered) not before its own."""
     setup = state.setup

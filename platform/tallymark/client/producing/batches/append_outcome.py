@@ -14,10 +14,10 @@ UNKNOWN_SERVER_ERROR                 anything, at any point
 NETWORK_EXCEPTION, a bad answer      ours: no answer came, or none that can be read
 ===================================  ===========================================================
 
-The same codes come before an append too, and nothing in the answer tells which it was. So the table
+The same codes come before an append too, and nothing in the answer says which it was. So the table
 below names what comes before an append *only*; of every other code, unknown ones too, the outcome
-is unknown. The new leader may have copied the batch: whoever gives its sequences to other records
-gets those acknowledged as a repetition of it, and loses them (KIP-98, KAFKA-5494).
+is unknown. The new leader may have copied the batch: a producer that gives its sequences to other
+records gets those acknowledged as a repetition of it, and loses them (KIP-98, KAFKA-5494).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tallymark.errors import CODES, KafkaError, LocalProtocolError, TallymarkErr
 REFUSED_BEFORE_APPEND: Final = frozenset(
     CODES[name]
     for name in (
-        # the request: nobody has looked at the records
+        # the request: the records were not looked at
         "UNSUPPORTED_VERSION",
         "UNSUPPORTED_COMPRESSION_TYPE",
         "INVALID_REQUEST",

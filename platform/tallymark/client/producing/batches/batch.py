@@ -106,7 +106,8 @@ class ProducerBatch:
         self.callbacks: dict[int, OnDelivery] = {}
         """Index of the record -> what to call; most records have none."""
         self.reports = 0
-        """How many of the records are interceptors' own: nobody flushes or closes for them."""
+        """How many of the records are interceptors' own: flush() and close() do not wait for them.
+        """
         self.tally: BatchTally | None = None
         self.order = -1
         """Place among the batches of its partition."""

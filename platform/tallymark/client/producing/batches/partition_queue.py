@@ -29,7 +29,7 @@ class PartitionQueue:
     """A partition's two halves: ``open`` and ``sealed`` are filled by the threads that send, under
     ``lock``; ``pipeline`` belongs to the I/O thread alone, which takes batches out of ``sealed``.
 
-    ``listed`` says that the I/O thread has been told to look here; ``crowded``, that it has more
+    ``listed`` says that the handover lists the partition; ``crowded``, that the pump has more
     than it may send now, and looks again as soon as it may: it need not be woken. Batches that
     begin then would only wait, so they may grow beyond the usual size, if the partition ``grows``.
     """

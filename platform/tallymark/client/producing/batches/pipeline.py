@@ -237,7 +237,7 @@ class Pipeline:
         return not before
 
     def _put_back(self, batch: ProducerBatch) -> None:
-        """Into ``pending``, in order: what came back stands before what was never sent."""
+        """Into ``pending``, in order: what came back goes before what was never sent."""
         behind = 0
         while behind < len(self.pending) and self.pending[behind].order < batch.order:
             behind += 1

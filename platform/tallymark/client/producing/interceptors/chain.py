@@ -59,7 +59,7 @@ def load_interceptors() -> list[Interceptor]:
 
 
 def with_installed(given: Sequence[Interceptor]) -> list[Interceptor]:
-    """Those that are installed, then the given ones. A given one stands in place of what is
+    """Those that are installed, then the given ones. A given one replaces what is
     installed of its kind: an audit with settings of its own is the producer's audit."""
     installed = load_interceptors()
     return [one for one in installed if not _stands_for(one, given)] + list(given)

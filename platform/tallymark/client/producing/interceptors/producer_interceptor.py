@@ -1,20 +1,20 @@
-"""What listens to a producer: the audit does, others may. The stages of the queue, which may also
-change and drop records, are :mod:`.queue_interceptor`.
+"""Interceptors of a producer, per batch; the audit is one. Those that may also change and drop
+records, at the stages of the queue, are :mod:`.queue_interceptor`.
 
-A class that has the methods of :class:`ProducerInterceptor` is told, batch by batch, what was
-accepted, acknowledged and lost. All calls but ``attach`` come from the producer's one I/O thread,
+An object with the methods of :class:`ProducerInterceptor` is called for every batch that was
+accepted, acknowledged or lost. All calls but ``attach`` come from the producer's one I/O thread,
 one at a time and in this order for each batch::
 
     on_send ──► on_acknowledged
            └──► on_failed
 
-Who has a method ``on_flush(now_ms, oldest_pending_ms)`` is called at the end of every flush(), when
-all that was sent before it is settled; arguments as in ``on_tick``. flush() does not wait for what
-is published then.
+A method ``on_flush(now_ms, oldest_pending_ms)``, if there is one, is called at the end of every
+flush(), when all that was sent before it is settled; arguments as in ``on_tick``. flush() does not
+wait for what is published then.
 
-A batch that the broker finds too large goes on as two halves. Who has a method
-``on_split(batch, parts)`` is told so, and then hears of the parts' ends; the others hear of these
-without having heard of the parts before.
+A batch that the broker finds too large goes on as two halves. A method
+``on_split(batch, parts)``, if there is one, is called then. The ends of the parts are reported in
+both cases.
 
 They must be short and must not wait for the producer (``publish`` and ``create_topic`` return
 futures). What they raise is logged once, counted, and changes nothing for the records.
@@ -91,7 +91,7 @@ class ProducerContext:
 
     @property
     def cluster_id(self) -> str | None:
-        """Id of the cluster; None until a broker has told it."""
+        """Id of the cluster; None until a broker has reported it."""
         return self.read_cluster_id()
 
 
@@ -111,7 +111,7 @@ class ProducerInterceptor(Protocol):
         were handed to the network, no more is known)."""
 
     def on_failed(self, batch: BatchTally, error: Exception, in_doubt: bool) -> None:
-        """Given up. ``in_doubt``: bytes have left and no answer tells whether they were kept."""
+        """Given up. ``in_doubt``: bytes were sent and no answer says whether they were appended."""
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         """About every 200 ms, also when idle. ``oldest_pending_ms`` is the smallest timestamp

@@ -15,7 +15,7 @@ The stages are those of the callback handler of Kafka 0.7, with its names in tod
 A class derives from :class:`QueueInterceptor` and overrides what it wants; what it leaves alone
 costs nothing. It is given to the producer among its ``interceptors`` and may be a
 :class:`~tallymark.client.producing.interceptors.producer_interceptor.ProducerInterceptor` as well.
-An ``event_handler`` is one function that is told of the same as :class:`QueueEvent`.
+An ``event_handler`` is one function that gets the same as :class:`QueueEvent`.
 
 What they raise is logged once, counted and changes nothing, with one exception: ``before_enqueue``
 stands in send(), and what it raises send() raises.

@@ -1,4 +1,4 @@
-"""Calls those who listen to the stages of a producer's queue; free of cost where nobody does."""
+"""Calls the queue interceptors at the stages of a producer's queue; free of cost without any."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class QueueStages:
         count: int,
         error: Exception | None = None,
     ) -> None:
-        """Tell the event handler."""
+        """Call the event handler."""
         if self._handler is not None:
             event = QueueEvent(kind, topic, partition, count, error)
             self._call("event_handler", self._handler, event)

@@ -1,4 +1,4 @@
-"""The end of a batch: tell the interceptors, then those who wait for its records."""
+"""The end of a batch: notify the interceptors, then complete the deliveries of its records."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BatchCompletion:
         self._origin = (instance, server)
         self._backfill = backfill
         self.metrics: Metrics | None = None
-        """Told of every batch (:mod:`tallymark.client.metrics`)."""
+        """Called for every batch (:mod:`tallymark.client.metrics`)."""
         self._waiters: list[tuple[set[ProducerBatch], asyncio.Future[None]]] = []
 
     def announce(self, batch: ProducerBatch) -> None:

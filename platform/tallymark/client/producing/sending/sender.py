@@ -1,13 +1,14 @@
-"""The sending half of a producer: takes sealed batches to the leaders of their partitions.
+"""The sending half of a producer: decides when which partitions may send.
 
 It is one function, :meth:`Sender._pump`, called in the I/O thread whenever something may have
 become possible: a batch was sealed, its linger is over, a response, a connection, metadata or a
-producer id came, a back-off ended. It waits for nothing. Order and retries of a partition are the
-business of its :class:`~tallymark.client.producing.batches.pipeline.Pipeline`, what an answer leads
-to that of :class:`~tallymark.client.producing.sending.answers.Answers`.
+producer id came, a back-off ended. It never waits. The
+:class:`~tallymark.client.producing.batches.pipeline.Pipeline` of a partition keeps its order and
+retries, the :class:`~tallymark.client.producing.sending.dispatcher.Dispatcher` sends the requests,
+:class:`~tallymark.client.producing.sending.answers.Answers` handles the results.
 
-The pump looks only at partitions that have something to send; all of them are looked through when
-something may have lingered long enough or come back (``_scan_at``), and at each tick.
+The pump looks only at partitions that have batches to send. It looks at all partitions when a batch
+may have lingered long enough or come back (``_scan_at``), and at each tick.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Sender:
             self._urgent -= 1
 
     def flushed(self) -> None:
-        """Tell the interceptors that a flush() is over."""
+        """Notify the interceptors of the end of a flush()."""
         if self._chain:
             self._chain.on_flush(now_ms(), self._oldest_pending())
 
@@ -205,7 +206,7 @@ class Sender:
         self._dispatcher.dispatch(sendable, now)
 
     def _rest(self, now: float, hurry: bool) -> None:
-        """See when the pump is needed next, and let senders know what they need not tell."""
+        """Plan when the pump runs next; until then threads that send need not wake it."""
         backlog, crowded = 0, list[PartitionQueue]()
         linger = self.accumulator.rules.linger
         for queue in self._ready:
@@ -267,7 +268,7 @@ class Sender:
     def answered(self, seconds: float | None) -> None:
         self._metrics.requests_in_flight -= 1
         if seconds is None:
-            self.handover.wake()  # nobody calls after_answers of a connection that has died
+            self.handover.wake()  # a connection that has died calls no after_answers
         else:
             self._metrics.answered(seconds)
 
