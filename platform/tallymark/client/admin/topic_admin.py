@@ -32,7 +32,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """The created topic; -1, zero and empty where the broker does not report it (before Kafka 2.4)."""
+    """The created topic; -1, 0 and empty where the broker does not report it (before Kafka 2.4)."""
 
     name: str
     topic_id: uuid.UUID = ZERO_UUID

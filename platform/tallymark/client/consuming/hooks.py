@@ -9,8 +9,8 @@ continues from stored offsets never skips messages that the hook has not handled
                          └► truncated(offset): the rest is gone for ever
 
 A hook with a method ``view(topic, partition)`` is asked for memory, two signed 64-bit numbers, in
-which the stream keeps what is in hand of the partition at any moment (:mod:`.marks`): who wants to
-know that after a sudden death gives a mapped file. None: it does not.
+which the stream keeps what is in hand of the partition at any moment (:mod:`.marks`). A hook that
+needs them after the death of the process returns a mapped file; None: it does not need them.
 
 With ``delivery="at_most_once"`` offsets are stored before messages are handed out. The hook is
 still called only with what the application has finished.

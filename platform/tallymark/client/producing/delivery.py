@@ -1,9 +1,8 @@
 """What a send gives back: a future of where the record landed.
 
 A batch has one :class:`ProduceResult`, and each of its records a :class:`Delivery` that says which
-record of which fate is meant: two slots, nothing to settle one by one. So a million records a
-second can each have a future, and what a future needs beyond that is made when somebody asks for
-it.
+record of which result is meant: two slots, nothing to settle one by one. So a million records a
+second can each have a future; what a future needs beyond that is made when it is used.
 """
 
 from __future__ import annotations
