@@ -30,10 +30,10 @@ class TimedChanges:
         try:
             done, _ = await asyncio.wait((task,), timeout=max(0, milliseconds) / 1000)
         except asyncio.CancelledError:  # the client has gone
-            task.add_done_callback(_tell)
+            task.add_done_callback(_log_failure)
             raise
         if not done:
-            task.add_done_callback(_tell)
+            task.add_done_callback(_log_failure)
             raise KafkaError(
                 CODES["REQUEST_TIMED_OUT"], f"not done within {milliseconds} ms, it goes on"
             )
@@ -46,6 +46,6 @@ class TimedChanges:
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
-def _tell(task: asyncio.Task[Any]) -> None:
+def _log_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.warning("a change that nobody waited for failed: %s", error)

@@ -57,7 +57,7 @@ def handle(
     if asked is None or (call.version < _FIRST_WITH_NO_TOPICS and not asked):
         topics = [topic for _, topic in sorted(state.image.topics.items())]
         return answer.response(
-            answer.told(t) for t in topics if answer.may_describe(t.name, quiet=True)
+            answer.described(t) for t in topics if answer.may_describe(t.name, quiet=True)
         )
     # An id counts, where there is one: Java's admin sends an empty name beside it.
     asked = [t if t.topic_id == ZERO_UUID else replace(t, name=None) for t in asked]
@@ -127,9 +127,9 @@ class _Answer:
         elif not self.may_describe(name):
             return _refused("TOPIC_AUTHORIZATION_FAILED", name)
         topic = self.image.topics.get(name)
-        return self._unknown(name) if topic is None else self.told(topic)
+        return self._unknown(name) if topic is None else self.described(topic)
 
-    def told(self, topic: TopicImage) -> MetadataResponseTopic:
+    def described(self, topic: TopicImage) -> MetadataResponseTopic:
         """A topic that is there and may be described."""
         bits = OPERATIONS_UNKNOWN
         if self.request.include_topic_authorized_operations:

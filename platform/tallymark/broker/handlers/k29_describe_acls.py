@@ -68,14 +68,14 @@ def handle(state: BrokerState, request: DescribeAclsRequest, call: Call) -> Desc
                 resource_type=kind,
                 resource_name=name,
                 pattern_type=pattern,
-                acls=[_told(acl) for acl in acls],
+                acls=[_described(acl) for acl in acls],
             )
             for (kind, name, pattern), acls in lists.items()
         ]
     )
 
 
-def _told(acl: Acl) -> DescribeAclsResponseAcl:
+def _described(acl: Acl) -> DescribeAclsResponseAcl:
     return DescribeAclsResponseAcl(
         principal=acl.principal,
         host=acl.host,

@@ -49,7 +49,7 @@ async def handle(state: BrokerState, request: DeleteAclsRequest, call: Call) -> 
         filter_results=[
             _refused(found)
             if isinstance(found, KafkaError)
-            else DeleteAclsResponseFilterResult(matching_acls=[_told(acl) for acl in found])
+            else DeleteAclsResponseFilterResult(matching_acls=[_matching(acl) for acl in found])
             for found in meant
         ]
     )
@@ -72,7 +72,7 @@ def _meant(asked: DeleteAclsRequestFilter, acls: Sequence[Acl]) -> list[Acl] | K
     return [acl for acl in acls if wanted.matches(acl)]
 
 
-def _told(acl: Acl) -> DeleteAclsResponseMatchingAcl:
+def _matching(acl: Acl) -> DeleteAclsResponseMatchingAcl:
     return DeleteAclsResponseMatchingAcl(
         resource_type=acl.kind,
         resource_name=acl.name,

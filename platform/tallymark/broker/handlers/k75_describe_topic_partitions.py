@@ -76,7 +76,7 @@ async def _page(
         if not left:
             return page, DescribeTopicPartitionsCursor(topic.name, first)
         end = min(len(topic.partitions), first + left)
-        page.append(_told(state, call, topic, range(first, end)))
+        page.append(_described(state, call, topic, range(first, end)))
         left -= max(0, end - first)
         if end < len(topic.partitions):
             return page, DescribeTopicPartitionsCursor(topic.name, end)
@@ -101,7 +101,7 @@ def _refused(name: str, code: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=ZERO_UUID)
 
 
-def _told(
+def _described(
     state: BrokerState, call: Call, topic: TopicImage, indexes: range
 ) -> DescribeTopicPartitionsResponseTopic:
     listener = call.connection.listener

@@ -55,8 +55,8 @@ class Leadership:
         self._traffic_of = traffic_of
         self._preparers = preparers
         self._loading: set[asyncio.Task[None]] = set()
-        self._offline_told: dict[tuple[str, int], str] = {}
-        self._told = False
+        self._offline_logged: dict[tuple[str, int], str] = {}
+        self._applied_once = False
         self._removing: asyncio.Task[None] | None = None
         """Removes the files of deleted topics in the background."""
         self._stopping = False
@@ -74,9 +74,9 @@ class Leadership:
         if changed or gone:
             # In the same turn: a commit on a topic that came again under its name must find those
             # on the old one forgotten, not go with them.
-            self._tell(before, image, gone)
+            self._note_topics(before, image, gone)
         await self._delete_logs(gone)
-        self._told = True
+        self._applied_once = True
 
     def _withdraw(
         self, topics: Iterable[TopicImage], image: MetadataImage, gone: set[UUID]
@@ -108,7 +108,7 @@ class Leadership:
             for index, partition in enumerate(topic.partitions):
                 ours = partition.leader == self._node_id
                 if ours and self._partitions.get(topic.name, index) is None:
-                    yield Wanted(topic, index, self._told and index >= known)
+                    yield Wanted(topic, index, self._applied_once and index >= known)
 
     def _offline(self, image: MetadataImage) -> Iterable[Wanted]:
         """What could not be opened before is tried again with every image."""
@@ -151,10 +151,10 @@ class Leadership:
                 self._lead(*started)
         for failure in failed:
             name, index = failure.wanted.topic.name, failure.wanted.index
-            known = self._offline_told.get((name, index)) == str(failure.error)
+            known = self._offline_logged.get((name, index)) == str(failure.error)
             level = logging.DEBUG if known else logging.ERROR  # it is tried with every image
             log.log(level, "partition offline partition=%s-%d: %s", name, index, failure.error)
-            self._offline_told[name, index] = str(failure.error)
+            self._offline_logged[name, index] = str(failure.error)
             self._partitions.set_offline(name, index, str(failure.error))
         log.log(
             logging.INFO if led else logging.DEBUG,
@@ -266,7 +266,7 @@ class Leadership:
         while self._manager.has_deleted and not self._stopping:
             await asyncio.to_thread(self._manager.remove_deleted, lambda: self._stopping)
 
-    def _tell(self, before: MetadataImage, image: MetadataImage, gone: set[UUID]) -> None:
+    def _note_topics(self, before: MetadataImage, image: MetadataImage, gone: set[UUID]) -> None:
         """One line for every topic that came or went; the offsets committed on those that went
         are forgotten."""
         for topic in before.topics.values():
@@ -277,7 +277,7 @@ class Leadership:
         for topic in image.topics.values():
             if topic.topic_id not in before.names_by_id:
                 log.log(
-                    logging.INFO if self._told else logging.DEBUG,
+                    logging.INFO if self._applied_once else logging.DEBUG,
                     "topic created name=%s id=%s partitions=%d configs=%s",
                     topic.name,
                     topic.topic_id,

@@ -187,10 +187,10 @@ class Cleaner:
         self._counts.cleaner_seconds += run.seconds
         self._counts.cleaner_removed_records += done.removed
         self._counts.cleaner_whole_batches += done.undecodable + done.too_large
-        _tell(target, run.dirt, done, run.seconds)
+        _log_compacted(target, run.dirt, done, run.seconds)
         if done.last_whole > self._told_of.get(target, -1):
             self._told_of[target] = done.last_whole
-            _tell_of_whole(target, done)
+            _log_kept_whole(target, done)
 
     async def _put_in_place(self, target: Log, cleaned: Cleaned) -> bool:
         job = Swap(target, cleaned)
@@ -212,7 +212,7 @@ class Cleaner:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def _tell(target: Log, dirt: Dirt, done: Summary, seconds: float) -> None:
+def _log_compacted(target: Log, dirt: Dirt, done: Summary, seconds: float) -> None:
     log.info(
         "compacted partition=%s from=%d to=%d records=%d removed=%d bytes=%d->%d seconds=%.1f",
         target.name,
@@ -226,7 +226,7 @@ def _tell(target: Log, dirt: Dirt, done: Summary, seconds: float) -> None:
     )
 
 
-def _tell_of_whole(target: Log, done: Summary) -> None:
+def _log_kept_whole(target: Log, done: Summary) -> None:
     """Once for each batch, though every compaction meets them again."""
     log.warning(
         "partition=%s keeps %d batches as they are, whatever replaces their records: %d do not "

@@ -47,7 +47,7 @@ class Housekeeper:
         self._flush_wanted = asyncio.Event()
         self._flushing = ThreadPoolExecutor(_FLUSHES, "tallymark-flush")
         self._upkeep = ThreadPoolExecutor(1, "tallymark-upkeep")
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._failures = LogRate()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -85,7 +85,7 @@ class Housekeeper:
                     self.want_flush(partition)
                 if number % _TURN == _TURN - 1:
                     await asyncio.sleep(0)
-            self._tell_failures()
+            self._log_failed_folders()
 
     async def _flush(self) -> None:
         while True:
@@ -98,7 +98,7 @@ class Housekeeper:
                 await self._flush_one(partition)
             except KafkaError as error:
                 self._counts.flush_failures += 1
-                self._tell("flush", partition, error)
+                self._log_failure("flush", partition, error)
                 partition.failed(error)
 
     async def _flush_one(self, partition: Partition) -> None:
@@ -114,19 +114,19 @@ class Housekeeper:
         self._counts.flush_seconds += time.perf_counter() - began
         partition.flushed()
 
-    def _tell(self, what: str, partition: Partition, error: KafkaError) -> None:
+    def _log_failure(self, what: str, partition: Partition, error: KafkaError) -> None:
         """Once in a while: out of descriptors every partition fails at every tick."""
         cause = error.__cause__
         held = self._failures.passes((what, getattr(cause, "errno", None)))
         if held is not None:
             log.error("%s failed partition=%s: %s; repeated=%d", what, partition, error, held)
 
-    def _tell_failures(self) -> None:
+    def _log_failed_folders(self) -> None:
         """Say once of each disk that failed what was acknowledged and is not known to be on it."""
         for folder, why in self._manager.offline_dirs.items():
-            if folder in self._told:
+            if folder in self._logged:
                 continue
-            self._told.add(folder)
+            self._logged.add(folder)
             log.critical("data directory offline path=%s: %s", folder, why)
             for name, flushed, end in self._manager.at_risk(folder):
                 log.critical(
@@ -157,7 +157,7 @@ class Housekeeper:
                     await self._retain_one(partition, now_ms)
                 except KafkaError as error:
                     if self._partitions.get(partition.topic, partition.index) is partition:
-                        self._tell("retention", partition, error)
+                        self._log_failure("retention", partition, error)
 
     async def _retain_one(self, partition: Partition, now_ms: int) -> None:
         found, loop = partition.log, asyncio.get_running_loop()

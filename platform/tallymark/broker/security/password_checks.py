@@ -81,7 +81,7 @@ class PasswordChecks:
         if self._timer is not None:
             self._timer.cancel()
         while len(self._queue):
-            _tell(self._queue.take().outcome, False)
+            _set(self._queue.take().outcome, False)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _hashed(
@@ -90,7 +90,7 @@ class PasswordChecks:
         item = _Waiting(user, password, wanted, self._loop.create_future())
         dropped = self._queue.put(host, user, item)
         if dropped is not None:
-            _tell(dropped.outcome, False)
+            _set(dropped.outcome, False)
         self._go_on()
         return await item.outcome
 
@@ -109,9 +109,9 @@ class PasswordChecks:
     def _begin(self, item: _Waiting) -> None:
         held = self._users().password_credential(item.user)
         if held is None or item.outcome.done() or not item.wanted():
-            _tell(item.outcome, False)
+            _set(item.outcome, False)
         elif self._is_proven(item.user, item.password, held):  # by one that came before it
-            _tell(item.outcome, True)
+            _set(item.outcome, True)
         else:
             self._idle -= 1
             self.hashed += 1
@@ -128,7 +128,7 @@ class PasswordChecks:
                 self._proven.popitem(last=False)
         else:
             self._purse.pay(held.iterations / MIN_ITERATIONS, self._loop.time())
-        _tell(item.outcome, fits)
+        _set(item.outcome, fits)
         self._go_on()
 
     def _is_proven(self, user: str, password: str, held: ScramCredential) -> bool:
@@ -141,6 +141,6 @@ class PasswordChecks:
         return hmac.digest(self._key, framed, "sha256")
 
 
-def _tell(outcome: asyncio.Future[bool], fits: bool) -> None:
+def _set(outcome: asyncio.Future[bool], fits: bool) -> None:
     if not outcome.done():
         outcome.set_result(fits)

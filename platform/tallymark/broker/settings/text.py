@@ -37,7 +37,7 @@ def parse(values: Mapping[str, Any]) -> BrokerSettings:
         return BrokerSettings.model_validate(found)
     except ValidationError as error:
         wrong = "; ".join(
-            f"{kafka_name(str(item['loc'][0]))}={_told(item)}: {item['msg']}"
+            f"{kafka_name(str(item['loc'][0]))}={_shown_value(item)}: {item['msg']}"
             if item["loc"]
             else item["msg"].removeprefix("Value error, ")
             for item in error.errors()
@@ -47,7 +47,7 @@ def parse(values: Mapping[str, Any]) -> BrokerSettings:
         ) from error
 
 
-def _told(item: Any) -> str:
+def _shown_value(item: Any) -> str:
     """The wrong value, unless it is a secret."""
     return "(hidden)" if is_secret(str(item["loc"][0])) else repr(item["input"])
 

@@ -149,7 +149,7 @@ class Trail:
                         partition = self._led()
                     self._append(partition)
                 except TallymarkError as error:
-                    self._told(error)
+                    self._log_waiting(error)
                     await asyncio.sleep(_AGAIN_SECONDS)
 
     def _led(self) -> Partition | None:
@@ -183,7 +183,7 @@ class Trail:
                 self._records.popleft()
             self.counts.written["topic"] += len(some)
 
-    def _told(self, error: TallymarkError) -> None:
+    def _log_waiting(self, error: TallymarkError) -> None:
         if self._limit.passes("wait") is not None:
             log.warning("%d lines of the admin trail wait: %s", len(self._records), error)
 

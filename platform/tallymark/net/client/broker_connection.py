@@ -315,19 +315,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if meter is not None:
             meter.received(nbytes)
         exchanges = self._exchanges
-        told = False
+        any_exchange = False
         for correlation_id, response in responses:
             if meter is not None:
                 meter.answered(correlation_id)
             if correlation_id in exchanges:
                 exchanges.pop(correlation_id)[0](response, None)
-                told = True
+                any_exchange = True
                 continue
             self._deadlines.pop(correlation_id).cancel()
             future = self._waiting.pop(correlation_id)
             if not future.done():
                 future.set_result(response)
-        if told:
+        if any_exchange:
             self.after_answers()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -467,7 +467,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._watch = None
         self._parts = []
         if exchanges:
-            self._loop.call_soon(_tell, [one[0] for one in exchanges.values()], error)
+            self._loop.call_soon(_fail_all, [one[0] for one in exchanges.values()], error)
         if self._renewal is not None:
             self._renewal.cancel()
         for later in self._held or ():
@@ -479,7 +479,7 @@ def _nothing() -> None:
     pass
 
 
-def _tell(everyone: Sequence[Answered], error: TallymarkError) -> None:
+def _fail_all(everyone: Sequence[Answered], error: TallymarkError) -> None:
     for answered in everyone:
         answered(None, error)
 

@@ -198,13 +198,13 @@ class Server:
         for connection in list(self.connections):
             begun = connection.partial_since
             if connection.resting and connection.last_activity < now - self.limits.idle_timeout:
-                self._tell_closed(logging.INFO, connection, "nothing moved on it")
+                self._log_closed(logging.INFO, connection, "nothing moved on it")
                 connection.abort()
             elif begun is not None and begun < now - self.limits.request_timeout:
-                self._tell_closed(logging.WARNING, connection, "its request never ends")
+                self._log_closed(logging.WARNING, connection, "its request never ends")
                 connection.abort()
             elif self._is_late(connection, now):
-                self._tell_closed(logging.WARNING, connection, "it does not log in")
+                self._log_closed(logging.WARNING, connection, "it does not log in")
                 connection.abort()
         self._sweep = loop.call_later(self._sweep_interval, self._close_idle)
 
@@ -214,7 +214,7 @@ class Server:
             return False
         return connection.sasl is None or connection.sasl.user is None
 
-    def _tell_closed(self, level: int, connection: ServerConnection, why: str) -> None:
+    def _log_closed(self, level: int, connection: ServerConnection, why: str) -> None:
         held = self.log_rate.passes((why, connection.host))
         if held is not None:
             log.log(level, "%s is closed: %s; repeated=%d", connection.peer, why, held)

@@ -104,7 +104,7 @@ class WebGuard:
     def __init__(self, app: App, names: OwnNames) -> None:
         self._app = app
         self._names = names
-        self._told = LogRate()
+        self._log_rate = LogRate()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -116,13 +116,13 @@ class WebGuard:
         if found is None:
             await self._app(scope, receive, _closed_to_others(send))
             return
-        self._tell(scope, found)
+        self._log_refused(scope, found)
         await send_refusal(send, headers, found.status, found.reason, _KEEP_OUT)
 
-    def _tell(self, scope: Message, found: Refusal) -> None:
+    def _log_refused(self, scope: Message, found: Refusal) -> None:
         client = scope.get("client")
         host = client[0] if client else "?"
-        held = self._told.passes(host)
+        held = self._log_rate.passes(host)
         if held is not None:
             log.warning("refused from=%s held_back=%d: %s", host, held, found.reason)
 

@@ -106,7 +106,7 @@ class BasicLogin:
         self._hashing = 0
         self._waiting: Counter[_Guessed] = Counter()
         self._wrong: OrderedDict[_Guessed, tuple[float, int]] = OrderedDict()
-        self._told = LogRate()
+        self._log_rate = LogRate()
 
     async def check(self, authorization: bytes, host: str) -> Attempt:
         """``authorization`` is the header as it came, ``host`` the address of the client."""
@@ -175,7 +175,7 @@ class BasicLogin:
         self._wrong[guessed] = since, count + 1
         if len(self._wrong) > _MAX_GUESSED:
             self._wrong.popitem(last=False)
-        held = self._told.passes(guessed.sender)
+        held = self._log_rate.passes(guessed.sender)
         if held is not None:
             log.warning(
                 "log-in refused from=%s user=%r held_back=%d",
