@@ -1,4 +1,4 @@
-"""One HTTP request to the registry, sent again with back-off while that can help."""
+"""One HTTP request to the registry, sent again with back-off as long as that can help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be known of a schema before a decoder may be let loose on bytes from elsewhere.
+"""Checks of a schema, made before a decoder reads bytes of other programs with it.
 
 Two measured facts of fastavro make this necessary: a few thousand levels of a recursive type
 overflow the C stack and end the process, and five bytes can announce billions of array items that

@@ -48,7 +48,7 @@ class AvroEncoder:
 
 
 class AvroDecoder:
-    """``decoder(topic, data) -> value``, with whatever schema each message was written.
+    """``decoder(topic, data) -> value``, with the schema that each message was written with.
 
     Raises SerializationError if the bytes are no Avro message, RegistryError if the registry does
     not know their schema, ConnectError if it is not there. A schema is asked for once.

@@ -67,7 +67,7 @@ class BrokerThread:
             self._end()
 
     def kill(self) -> None:
-        """Stop without a word: connections are cut, nothing is flushed, the next start recovers."""
+        """Stop at once: connections are cut, nothing is flushed, the next start recovers."""
         if self.broker is not None:
             self.call(self.broker.abort())
             self._end()

@@ -1,4 +1,4 @@
-"""A TCP proxy that misbehaves on command: what networks do to clients, made at will.
+"""A TCP proxy that makes the faults of a network on request.
 
 ::
 
@@ -93,12 +93,13 @@ class FlakyProxy(ClosedByWith):
             way.delay = seconds
 
     def black_hole(self, direction: Direction = "both") -> None:
-        """Take everything, pass nothing on, close nothing: a cable is out, a firewall forgets."""
+        """Take all bytes, pass none on, close nothing: as when a cable is out or a firewall
+        forgets."""
         for way in self._ways(direction):
             way.swallow = True
 
     def stall(self, direction: Direction = "to_target") -> None:
-        """Read no more, as a peer that hangs: what is sent fills the buffers, then waits."""
+        """Read no more, as a peer that hangs: bytes fill the buffers, then their sender waits."""
         for way in self._ways(direction):
             way.stall = True
 
@@ -117,7 +118,7 @@ class FlakyProxy(ClosedByWith):
         self._io.run(self._cut(), 10)
 
     def half_close(self) -> None:
-        """Say to every client that nothing more comes (FIN), and go on reading what it says."""
+        """Send a FIN to every client, and go on reading what it sends."""
         self._io.run(self._half_close(), 10)
 
     def refuse(self) -> None:

@@ -21,7 +21,7 @@ class MemoryBroker(BrokerThread):
 
     Topics are made when they are first used, unless ``auto_create_topics_enable=False``; groups do
     not wait for more members (``group_initial_rebalance_delay_ms``). After
-    :meth:`stop` it may be started again and has what it had. Compacted topics are not compacted:
+    :meth:`stop` it may be started again with its old data. Compacted topics are not compacted:
     that is done by a process of its own, which does not see this one's memory. Users, quotas and
     ACLs, which are no logs, are in a folder of its own that goes with it.
     """

@@ -152,7 +152,7 @@ class ScriptedBroker:
             self._actions[api].clear()
 
     def create(self, name: str, partitions: int) -> None:
-        """Have a topic with at least so many partitions."""
+        """Make the topic, with at least so many partitions."""
         if not partitions:
             return
         with self._lock:
@@ -174,7 +174,7 @@ class ScriptedBroker:
         return sum(1 for key, _, _ in self.requests if key is api)
 
     def stop(self) -> None:
-        """Go away, as a process that is killed does; the log stays."""
+        """Stop like a process that is killed; the log stays."""
         self._io.finish(self._server.stop(grace=0.0), 10)
 
     def start(self) -> None:

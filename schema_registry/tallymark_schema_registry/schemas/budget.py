@@ -1,4 +1,4 @@
-"""What one request may spend on schemas.
+"""Bounds on the work that one request may cause on schemas.
 
 Every walk over a schema is linear in its text but for three: unions against unions, defaults
 against unions of records, and a definition that is written again. A text of 100 kB can make each
@@ -26,7 +26,7 @@ NODE: Final = 3
 
 
 class TooLargeError(TallymarkError):
-    """The budget is spent; says on what."""
+    """The budget is spent; names the work."""
 
 
 class Budget:

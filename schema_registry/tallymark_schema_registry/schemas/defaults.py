@@ -1,8 +1,8 @@
 """Whether a JSON value can be the default of a field of some type (Java's ``isValidDefault``).
 
 A default of a union may be of any branch, so a value within unions of records is tried against
-each of them, on every level: what was found is remembered by (type, value), or a value 20 deep
-would be looked at a million times.
+each of them, on every level: results are remembered by (type, value); otherwise a value nested 20
+deep would be checked a million times.
 """
 
 from __future__ import annotations

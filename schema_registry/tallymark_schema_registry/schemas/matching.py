@@ -1,6 +1,6 @@
 """Which branches of a reader's union a type of the writer can match at all: by type and by name.
 
-A writer's type that is held against every branch costs the product of two unions; two of 5,000
+Comparing a writer's type with every branch costs the product of two unions; two of 5,000
 branches took half a minute.
 """
 
