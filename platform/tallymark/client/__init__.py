@@ -3,7 +3,7 @@
 Each object runs its asyncio core in one background thread (:mod:`tallymark.client.core.io_thread`)
 behind a synchronous face; :mod:`.aio.producer` and :mod:`.aio.consumer` are faces for coroutines
 over the same cores. Reading order: :mod:`tallymark.client.core.metadata` and
-:mod:`tallymark.client.core.cluster` (who leads what, connections to them); for publishing
+:mod:`tallymark.client.core.cluster` (leaders of partitions, connections to them); for publishing
 :mod:`.producing.producer` → :mod:`tallymark.client.producing.batches.accumulator` →
 :mod:`tallymark.client.producing.sending.sender` →
 :mod:`tallymark.client.producing.batches.pipeline` →
@@ -75,7 +75,7 @@ __all__ = [
     "connection_settings",
 ]
 
-# Loaded at first use: who only produces does not wait for ZooKeeper's client to load.
+# Loaded at first use: a program that only produces does not load ZooKeeper's client.
 _HOMES: Final = {
     "AclEntry": "admin.acls",
     "AclQuery": "admin.acls",

@@ -88,7 +88,7 @@ class AsyncProducer:
         headers: Iterable[Header] = (),
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Take a record in; it leaves with its batch. ``await`` the Delivery to know its fate.
+        """Take a record in; it leaves with its batch. ``await`` the Delivery for its result.
 
         Arguments and errors are those of :meth:`Producer.send`. While the buffer is full it waits
         (up to ``max_block_ms``), and only this coroutine does: that is the back-pressure. When
@@ -205,7 +205,7 @@ class AsyncProducer:
                     "tallymark-producer-close", lambda: self._producer.close(timeout)
                 )
         if self._core is not None:
-            self._room.wake_first()  # who waits for room hears it, one after the other
+            self._room.wake_first()  # waiting coroutines are woken one after the other
         await outcome_of(self._closing)
 
     async def __aenter__(self) -> Self:

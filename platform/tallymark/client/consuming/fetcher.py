@@ -44,7 +44,7 @@ _PATIENCE: Final = 5
 
 
 class _LastingError(Exception):
-    """What no waiting will mend; passes through the handlers of what passes."""
+    """An error that does not pass; it gets through the handlers of those that do."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)

@@ -61,7 +61,7 @@ class Marks:
         return offsets
 
     def settle(self, offset: int) -> None:
-        """Who asks for more has nothing in hand, and is done with all before ``offset``."""
+        """A thread that asks for more has nothing in hand, and has finished all before"""
         if self._asking_settles:
             for view in self._views:
                 view[_DONE] = offset

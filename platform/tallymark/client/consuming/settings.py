@@ -171,7 +171,7 @@ class ConsumerSettings:
 
     @property
     def where(self) -> Where:
-        """Who divides the partitions."""
+        """Where the group is coordinated, which divides the partitions."""
         return self.coordinator or ("zookeeper" if self.zookeeper_connect else "brokers")
 
     @property

@@ -65,7 +65,7 @@ class Stream:
     (at most once: its offset is stored by then). While it says no the stream gives nothing.
     ``timeout_ms``: iterating raises TimedOutError when no message comes for so long (-1: never).
     ``hooks`` are notified of messages a batch at a time, before the first of them is handed out.
-    ``asking_settles``: who asks for more says that it is done with what it has in hand.
+    ``asking_settles``: a thread that asks for more has finished what it has in hand.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Stream:
         raise self._nothing_came()
 
     def _runs(self) -> Iterator[Iterable[Message]]:
-        """What iterating hands out, so that there is no Python code between two messages."""
+        """The iterator of the stream, so that no Python code runs between two messages."""
         while found := self._wait_for(self._take_one, self._patience):
             yield found
             yield self._run
@@ -155,7 +155,7 @@ class Stream:
         return found[0] if found else None
 
     def poll_chunks(self, timeout: float | None = 0.0, max_bytes: int = 1 << 20) -> list[Chunk]:
-        """What was fetched, as it came and undecoded: for who passes batches on. About
+        """Batches as they were fetched, undecoded: for programs that pass them on. About
         ``max_bytes``, one chunk at least; waits like :meth:`poll`. A chunk counts as taken whole,
         its first batch may begin before its ``start``. Not to be mixed with messages."""
         chunks = self._wait_for(lambda: self._take_chunks(max_bytes), timeout)
@@ -272,7 +272,7 @@ class Stream:
         return TimedOutError(f"no message came for consumer_timeout_ms={self._timeout_ms:g}")
 
     def _asked(self) -> None:
-        """Who asks for more is done with what it has."""
+        """A thread that asks for more has finished what it has."""
         self.reader = threading.get_ident()
         self._calls += 1
         self._waiting = True
@@ -326,7 +326,7 @@ class Stream:
             marks = self._queue.first.marks
             marks.hand_out_one(self._reading.last())
             self._run = self._reading.run(marks.follow if self._hooks else None)
-            if not self._gate.is_open:  # who closed it may have looked before
+            if not self._gate.is_open:  # the thread that closed it may have looked before
                 self._stop()
         return found
 

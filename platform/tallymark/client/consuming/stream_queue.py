@@ -21,8 +21,8 @@ from tallymark.protocol.records.columns import RecordColumns
 
 
 class Gate:
-    """Whether consumption is allowed. It closes the moment the session is suspended, in whatever
-    thread notices; it opens only for someone who knows of every suspension there was."""
+    """Whether consumption is allowed. It closes at the moment the session is suspended, in the
+    thread that notices; it opens only for a thread that knows every suspension there was."""
 
     def __init__(self) -> None:
         self.is_open = False

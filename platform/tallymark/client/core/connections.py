@@ -69,7 +69,7 @@ class Connections:
         return [stream for stream in found if stream is not None]
 
     async def get(self, address: Address) -> BrokerConnection:
-        """The connection to ``address``, opened if need be (once for all who ask).
+        """The connection to ``address``, opened if need be (once for all callers).
 
         Raises ConnectError; at once and without trying for a short while after the last failure,
         so that retry loops of many callers do not become connection storms.

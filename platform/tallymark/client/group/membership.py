@@ -33,7 +33,8 @@ from tallymark.protocol.topic_partition import TopicPartition
 LOG: Final = logging.getLogger(__name__)
 _LEAVE_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 10.0
-"""After what no waiting will mend, it waits so long all the same: a person may."""
+"""Seconds until it tries again after an error that does not pass: an operator may have corrected
+it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class GroupMembership:
     """In the group ``group``, from the constructor to :meth:`close`, for all topics that ``picks``
     picks. Never raises because of the brokers: :attr:`problem` says what is wrong with them.
 
-    ``session_timeout_ms``: who is silent for so long has lost its part.
+    ``session_timeout_ms``: a member that is silent for so long has lost its partitions.
     """
 
     def __init__(

@@ -47,8 +47,8 @@ _REBALANCE: Final = CODES["REBALANCE_IN_PROGRESS"]
 
 
 class Term(NamedTuple):
-    """Who commits. ``joining``: it is on its way into another generation. ``owned``: what has not
-    been given up to others."""
+    """The member that commits. ``joining``: it is on its way into another generation. ``owned``:
+    what has not been given up to others."""
 
     member_id: str = ""
     generation: int = -1

@@ -38,7 +38,7 @@ class BatchMetadata:
 
 
 class BatchDelivery:
-    """The fate of all records of one send_many: it ends when all of theirs have ended.
+    """The result of all records of one send_many: complete when each of theirs is.
 
     ``result(timeout)`` waits for it, ``await`` does in a coroutine: BatchMetadata, or the first
     error, its text saying how many records it kept out of the log.

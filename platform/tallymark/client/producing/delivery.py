@@ -80,7 +80,7 @@ class ProduceResult:
         self._settle()
 
     def split(self, at: int) -> tuple[ProduceResult, ProduceResult]:
-        """From now on two fates say what becomes of the records before and from ``at`` on."""
+        """From now on two results stand for the records before ``at`` and from it on."""
         first = ProduceResult(self.topic, self.partition, self.timestamps[:at])
         second = ProduceResult(self.topic, self.partition, self.timestamps[at:])
         with _lock:
@@ -89,13 +89,13 @@ class ProduceResult:
             event, self._event = self._event, None
             watchers, self._watchers = self._watchers or [], None
         if event is not None:
-            event.set()  # who waits looks again, and finds the part to wait for
+            event.set()  # a thread that waits looks again, and finds the part to wait for
         for watcher in watchers:  # each looks again too
             watcher()
         return first, second
 
     def of(self, index: int) -> tuple[ProduceResult, int]:
-        """The fate that knows about a record, and the record's index in it."""
+        """The result that a record belongs to now, and the record's index in it."""
         result = self
         while result.starts is not None:
             part = bisect_right(result.starts, index) - 1
@@ -142,7 +142,7 @@ class ProduceResult:
 
 
 class Delivery:
-    """The fate of one record: ``result(timeout)`` waits for it, ``await`` does in a coroutine.
+    """The result of one record: ``result(timeout)`` waits for it, ``await`` does in a coroutine.
 
     It ends with RecordMetadata or with the error that kept the record out of the log (for
     TimedOutError after bytes had left: perhaps did). It cannot be cancelled: once accepted, a
@@ -169,7 +169,7 @@ class Delivery:
         try:
             raise result.error
         finally:
-            del result  # or the error's traceback and the fate would hold each other
+            del result  # or the error's traceback and the result would hold each other
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """What kept the record out of the log; None when nothing did. TimeoutError as above."""
@@ -210,7 +210,7 @@ class Delivery:
 
     @property
     def place(self) -> tuple[ProduceResult, int, int]:
-        """The fate, the record's place in it, and 1 record."""
+        """The batch's result, the record's index in it, and 1 record."""
         return self._result, self._index, 1
 
     def cancel(self) -> bool:

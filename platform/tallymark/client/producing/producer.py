@@ -62,14 +62,14 @@ class Producer(ClosedByWith):
     What: ``key_encoder`` and ``value_encoder`` turn objects into bytes; ``partitioner`` overrides
     the choice by key (murmur2, as Kafka's clients) or, without key, partition after partition.
     ``interceptors`` of the queue see, change and drop records, ``event_handler`` is notified of
-    it (:mod:`tallymark.client.producing.interceptors.queue_interceptor`).
+    them (:mod:`tallymark.client.producing.interceptors.queue_interceptor`).
 
-    The audit: every record gets a ``tm`` header saying who sent it as which of theirs
-    (:mod:`.stamps`), ``server`` being the name in it (default: this host), and what is installed
-    under the entry point ``tallymark.interceptors`` listens; ``interceptors`` are added to that,
-    or stand in place of an installed one of their class. ``audit=False`` leaves out what is
-    installed, and then nothing is stamped: for copying records from elsewhere as they are, and for
-    records that are not to be accounted for. ``backfill`` says that timestamps are old on purpose.
+    The audit: every record gets a ``tm`` header with its sender and number (:mod:`.stamps`);
+    ``server`` is the sender's name in it (default: this host). Interceptors that are installed
+    under the entry point ``tallymark.interceptors`` observe the records; ``interceptors`` are added
+    to them, or replace an installed one of their class. ``audit=False`` leaves out the installed
+    ones, and then no record is stamped: for copying records as they are, and for records that are
+    not to be accounted for. ``backfill`` says that timestamps are old on purpose.
     ``stamp`` overrides whether records are stamped; stamps without an audit are found UNCLAIMED.
 
     ``metrics`` is called with what is measured (:mod:`tallymark.client.metrics`).

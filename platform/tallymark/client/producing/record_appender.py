@@ -132,7 +132,7 @@ class RecordAppender:
         times: Sequence[int] | None,
         headers: tuple[Header, ...],
     ) -> BatchDelivery:
-        """For those who want to see, change or drop single records."""
+        """For interceptors that observe, change or drop single records."""
         deliveries = [
             self.send(
                 OutgoingRecord(

@@ -1,4 +1,4 @@
-"""The stamp: who sent a record, and as which of theirs.
+"""The stamp: the sender of a record, and the number that the sender gave it.
 
 Every record of an audited topic carries one header, ``tm``, about 17 bytes and the server's name::
 

@@ -1,4 +1,4 @@
-"""What a consumer hands out: messages, and word of offsets it could not hand out."""
+"""What a consumer hands out: messages, and gaps in place of those it could not hand out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many messages of one partition as columns, for who does not want an object for each of them.
+"""Many messages of one partition as columns, for code that needs no object for each of them.
 
 ::
 

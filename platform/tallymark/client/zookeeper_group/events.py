@@ -212,7 +212,7 @@ class State:
     """Everything the machine knows.
 
     ``held`` are the partitions whose owner nodes of this session may stand (a superset while a
-    claim's fate is unknown); ``running`` says that all of them do and are consumed. ``target`` is
+    claim's result is unknown); ``running`` says that all of them do and are consumed. ``target`` is
     what to claim next, None when that must be read first. ``changed`` remembers a watch that
     fired while something else was under way.
     """

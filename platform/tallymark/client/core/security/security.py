@@ -1,4 +1,4 @@
-"""How a client proves who it is and whom it trusts: TLS, mutual TLS, SASL.
+"""How a client authenticates itself and the brokers: TLS, mutual TLS, SASL.
 
 Every client class takes the same keyword arguments, Kafka's settings with underscores
 (:class:`SecuritySettings`), and makes one :class:`ClientSecurity` of them::

@@ -1,4 +1,4 @@
-"""Who of a group gets which partition: Kafka's assignors, computed by the group's leader. Pure.
+"""Which member of a group gets which partition: Kafka's assignors, run by the leader. Pure.
 
 * ``range``: each topic by itself, neighbouring partitions together, the first members take the
   remainder (RangeAssignor).
@@ -100,8 +100,8 @@ def every_partition(partitions: Partitions) -> list[TopicPartition]:
 
 
 def believed(members: Members, partitions: Partitions) -> dict[TopicPartition, str]:
-    """Who owns what: of two that claim a partition the one of the later generation, of the same
-    generation neither. Partitions and subscriptions that are no more do not count."""
+    """The owner of each partition: of two members that claim one, that of the later generation; of
+    the same generation, neither. Partitions and subscriptions that are gone do not count."""
     there = set(every_partition(partitions))
     owners: dict[TopicPartition, str] = {}
     latest: dict[TopicPartition, int] = {}

@@ -52,8 +52,8 @@ def next_due_ms(state: State) -> int | None:
 
 def _sure_until_ms(state: State) -> int:
     """Until when no other member can have our partitions: the session lives for its timeout, and a
-    rebalance that began after the group was settled last goes on without those who have not joined
-    (our request may be lost, while heartbeats are answered) not before its own."""
+    rebalance that began after the group was settled last goes on without members that have not
+    joined (our request may be lost, while heartbeats are answered) not before its own."""
     setup = state.setup
     return min(state.proof_ms + setup.session_ms, state.steady_ms + setup.rebalance_ms)
 

@@ -38,7 +38,7 @@ _BATCH_OVERHEAD: Final = 61
 _GROWS_TO: Final = 128 * 1024
 """Bytes of a batch that a larger one makes hardly later, where ``batch_size`` is less ..."""
 _GROWS_FROM: Final = 4096
-"""... but not where it is less than this: who sets that wants small batches."""
+"""... but not where it is less than this: then small batches are wanted."""
 _QUICK: Final = 0.001
 """Seconds: a batch that was filled in less is filled as quickly once more."""
 NO_WAIT: Final = -1.0
@@ -162,7 +162,7 @@ class Accumulator:
         block: float | None,
     ) -> tuple[ProduceResult, int, int]:
         """Add as many of ``records`` from ``start`` on as one batch takes, at least one: their
-        fate, the place of the first in it, and how many. Errors and ``block`` as in
+        result, the index of the first in it, and how many. Errors and ``block`` as in
         :meth:`append`."""
         need = records.need(start, queue, stamped)
         reserved = 0

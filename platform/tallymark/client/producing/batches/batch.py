@@ -1,7 +1,8 @@
-"""A batch of one partition on its way: columns of records, their fate, what the sender knows of it.
+"""A batch of one partition: columns of records, their result, the state of sending it.
 
-Records are kept as they came and are encoded together when the batch leaves. What must be of the
-moment of the send() is kept at that moment: the time, and by its place the stamp's sequence.
+Records are kept as they came and are encoded together when the batch is sent. Two values must be
+those of the moment of send(): the time, which is kept, and the stamp's sequence, which is the
+index.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class ProducerBatch:
         self.topic = topic
         self.partition = partition
         self.stamp = stamp
-        """The header that says who and as which; None: the batch is not stamped."""
+        """The stamps of the records, as a header; None: the batch is not stamped."""
         self.stamped = stamp is not None
         self.first_stamp = -1 if stamp is None else stamp.first
         """Sequence in the stamp of the first record; -1 when the batch is not stamped."""
@@ -202,7 +203,7 @@ class ProducerBatch:
         return halves
 
     def let_go(self) -> None:
-        """It is settled: only its fate is still of use, and it may be kept for long."""
+        """It is settled: release all but its result, which may be kept for long."""
         self.settled = True
         self.values = []
         self.keys = self.headers = self._payload = None

@@ -16,7 +16,7 @@ _LONGEST_LOOK: Final = 0.05
 
 class BufferMemory:
     """A number of bytes that batches reserve and give back. ``waiting`` counts what has to wait:
-    threads in :meth:`reserve` and those who :meth:`watch`.
+    threads in :meth:`reserve` and watchers (:meth:`watch`).
 
     A thread is not woken for each batch that is given back: it would fill one, wait again, and
     these two changes of threads would cost more than the batch. It is woken when there is room for

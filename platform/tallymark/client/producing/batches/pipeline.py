@@ -116,7 +116,7 @@ class Pipeline:
         return not self.pending and not self.in_flight
 
     def unsettled(self) -> list[ProducerBatch]:
-        """Every batch whose fate is open, oldest first."""
+        """Every batch without a result, oldest first."""
         return [batch for batch in self.in_flight if not batch.settled] + list(self.pending)
 
     def add(self, batch: ProducerBatch) -> None:
@@ -217,7 +217,7 @@ class Pipeline:
         return late
 
     def abandon(self) -> list[ProducerBatch]:
-        """Take out everything whose fate is open."""
+        """Take out every batch without a result."""
         batches = self.unsettled()
         for batch in self.in_flight:
             batch.ambiguous = True

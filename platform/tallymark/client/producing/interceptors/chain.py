@@ -96,7 +96,7 @@ class InterceptorChain:
         self._each("on_failed", lambda one: one.on_failed(batch, error, in_doubt))
 
     def on_split(self, batch: BatchTally, parts: Sequence[BatchTally]) -> None:
-        """To those who have this method, which came later than the others."""
+        """To interceptors that have this method, which came later than the others."""
         self._each("on_split", lambda one: getattr(one, "on_split", _ignore)(batch, parts))
 
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The stages of a producer's queue, for who wants to look at, change or drop what passes.
+"""The stages of a producer's queue, for code that observes, changes or drops records there.
 
 The stages are those of the callback handler of Kafka 0.7, with its names in today's spelling::
 

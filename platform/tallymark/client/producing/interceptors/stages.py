@@ -32,8 +32,8 @@ _BATCH_STAGES: Final = (
 class QueueStages:
     """All queue interceptors and the event handler as one. ``errors`` counts what they raised.
 
-    ``records`` says whether single records are of interest to anybody, ``batches`` whether batches
-    are: who calls asks these first.
+    ``records`` says whether there are interceptors for single records, ``batches`` whether there
+    are some for batches: the caller checks these first.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class Answers:
     ) -> None:
         """The attempt failed; ``moved``: the answer named the new leader."""
         self._background.problem = error
-        # Who knows the new leader already need not wait for the metadata to settle.
+        # Where the new leader is known already, there is no need to wait for the metadata.
         known = moved and isinstance(error, KafkaError) and error.stale_metadata
         retry_at = time.monotonic() + (0.0 if known else self._retry_backoff)
         verdict = queue.pipeline.refused(batch, error, retry_at)
