@@ -102,7 +102,7 @@ def reconcile(**given: Unpack[_Options]) -> None:
     console = Console(
         record=report is not None,
         width=max(WIDTH, Console().width),
-        file=io.StringIO() if json_file == STDOUT else None,  # there it stands in JSON already
+        file=io.StringIO() if json_file == STDOUT else None,  # standard output has the JSON
     )
     print_outcome(console, outcome)
     if report is not None:

@@ -134,7 +134,7 @@ def _start(app: str, log: Path, master: str | None, work: Path) -> SparkSession:
     except PySparkException as error:
         raise as_user_error(error, str(log)) from error
     if under_spark_submit():
-        session.sparkContext.setLogLevel("WARN")  # spark-submit's log4j tells every step
+        session.sparkContext.setLogLevel("WARN")  # spark-submit's log4j logs every step
     return session
 
 

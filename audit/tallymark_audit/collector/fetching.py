@@ -50,9 +50,9 @@ LONGER: Final = 4
 """After so many rounds without a record, brokers are asked to wait so many times as long: they
 answer at once when there is one."""
 LIVE_MS: Final = 5_000
-"""Who was at the end of a log so short a while ago reads its records as they come."""
+"""A collector that was at the end of a log so recently reads records when they arrive."""
 PROMPT_MS: Final = 2_000
-"""And so short a while ago: how late they come."""
+"""And so recently: the lateness of its records is measured."""
 NowMs = Callable[[], int]
 
 

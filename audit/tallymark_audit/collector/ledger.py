@@ -203,7 +203,8 @@ class Ledger:
             steps.setdefault(one.place, []).append(one)
         with self.store.write() as connection:
             for place, some in sorted(steps.items()):
-                # One write: where a step begins where the last one ended, nobody was in between.
+                # One write: a step that begins where the last one ended had no other writer in
+                # between.
                 for start, to in _stretches(some):
                     positions.move(connection, self.cluster, start, to)
                 for one in some:

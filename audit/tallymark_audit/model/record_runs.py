@@ -107,7 +107,7 @@ def runs_in(
 
 class _Columns:
     """``earliest`` and ``latest`` are the least and the greatest of the timestamps, which are made
-    only where these two do not tell enough."""
+    only where these two are not enough."""
 
     __slots__ = ("_columns", "_timestamps", "earliest", "latest", "offsets", "stamps")
 

@@ -21,7 +21,7 @@ from tallymark_audit.store.schema.migrations import OLDEST, migrate
 from tallymark_audit.store.schema.upsert import dump_json, load_json
 
 PREPARING = 0x7461_6C6C_7901
-"""The lock of whoever makes or changes tables on PostgreSQL."""
+"""The lock under which tables are made or changed on PostgreSQL."""
 
 
 class Store:

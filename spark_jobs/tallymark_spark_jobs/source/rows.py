@@ -73,10 +73,10 @@ BROKEN_STAMP: Final = -1
 ABORTED: Final = 2
 DAMAGED: Final = 3
 """The values of the column ``stamped``. Rows of UNSTAMPED and BROKEN_STAMP have no origin and no
-sequence; ABORTED ones are of a transaction that was aborted, and have them if they are stamped.
-A row DAMAGED is no record: what stands from its offset on cannot be read, ``server`` says why,
+sequence; ABORTED ones are of a transaction that was aborted, and have them if they are stamped. A
+row DAMAGED is no record: the log cannot be read from its offset on, ``server`` says why,
 ``timestamp`` is the newest that was read before it (-1: none was), and ``instance`` is the offset
-where it goes on and the time of what stands there, as ``"30:1700000000000"`` (-1: not known)."""
+the offset behind it and the time of the record there, as ``"30:1700000000000"`` (-1: not known)."""
 NO_RECORD: Final = -1
 """The ``timestampType`` of such a row among records; its value says why, its key where it goes
 on."""

@@ -22,7 +22,7 @@ Unknown = Callable[[Set[TopicPartition]], Set[TopicPartition]]
 """Of these partitions those that the cluster does not have, and that were never counted."""
 LARGEST: Final = (1 << 63) - 1
 MOST_REASON: Final = 300
-"""Characters of a reason: who sends nonsense does not choose how much of it is kept."""
+"""Characters of a reason: the sender of a bad event must not choose how much of it is kept."""
 MOST_REASONS: Final = 20
 """Of a kind, told apart of what is read at once: each is looked for in the store."""
 

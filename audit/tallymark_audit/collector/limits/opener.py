@@ -106,7 +106,7 @@ class Opener:
         start, end = min(run.offset for run in moved), max(run.last_offset for run in moved) + 1
         incident = Incident(TOO_MANY_RUNS, reason, *place, start, end, count)
         fold_incident(connection, cluster, incident, now)
-        # What such a window lacks may be among these records: whoever has judged it judges it anew.
+        # Messages missing from such a window may be among these records: it has to be judged again.
         far = {key.window for key, cell in refused.items() if key.window != cell.window}
         again = openings.known_windows(connection, cluster, place[0], far)
         touch(connection, cluster, [(place[0], window) for window in again], now)

@@ -31,7 +31,7 @@ from tallymark_audit.store.counted.openings import Spent
 MOST_NEW_RUNS: Final = 2_000
 """Where the settings do not say."""
 UNREPORTED: Final = 10
-"""The price of a cell of a run that nobody has reported."""
+"""The price of a cell of a run without a report."""
 HOUR: Final = 5
 """In an hour as many as in so many minutes."""
 CURRENT: Final = 5

@@ -17,7 +17,7 @@ from tallymark_audit.store.counted.positions import Position
 
 LONGEST_MS: Final = 600_000
 REST_MS: Final = 3_600_000
-"""Who has waited for so long does not wait again before this."""
+"""A partition that has waited for so long does not wait again before this time."""
 
 
 class Spending(Protocol):

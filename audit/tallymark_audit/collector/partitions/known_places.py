@@ -9,8 +9,8 @@ from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.model.log_reader import LogReader, partitions_of
 
 DENIED_MS: Final = 1000
-"""What is not known is not asked for again for so long: who sends a flood of claims of what is not
-there does not make us list all topics at each fetch."""
+"""An unknown partition is not looked up again for so long: a flood of claims about unknown
+partitions must not make us list all topics at each fetch."""
 
 
 class KnownPlaces:

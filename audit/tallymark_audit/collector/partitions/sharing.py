@@ -19,7 +19,7 @@ from tallymark_audit.model.edges import AUDIT_TOPIC
 RETAKE_MS: Final = 3_000
 """So long a partition is left alone that another collector has taken: a heartbeat, and some."""
 LEASE_MS: Final = 5_000
-"""A cluster whose collector in charge has been silent for so long is nobody's."""
+"""A cluster whose collector in charge has been silent for so long has none."""
 
 
 class Sharing(Protocol):

@@ -212,7 +212,7 @@ def touch(
         for topic, some in by_topic.items()
         for window in some
     ]
-    # This row is locked first: who archives the window meanwhile has to end before we go on.
+    # This row is locked first: another process that archives the window has to end before we go on.
     upsert(connection, window_changes, rows)
     for topic, some in by_topic.items():
         archive.restore(connection, cluster, topic, some)

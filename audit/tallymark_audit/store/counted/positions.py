@@ -1,4 +1,4 @@
-"""Who counts a cluster, and up to which offset of each partition: both are fenced.
+"""The collector of a cluster, and the positions of its partitions: both are fenced.
 
 A collector that begins to count a partition takes the next generation of it (:func:`take`), and
 moves it from exactly the offset at which the counting began (:func:`move`), which also locks its

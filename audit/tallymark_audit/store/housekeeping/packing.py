@@ -171,8 +171,8 @@ def _rows_of(
     query = select(table).where(
         table.c.cluster == cluster, table.c.topic == topic, table.c.window.in_(windows)
     )
-    # A writer locks the cell first and the window last, the other way round: so who finds a cell
-    # locked gives up at once, or both would wait until the database ends one of them.
+    # A writer locks the cell first and the window last, the other way round: a writer that finds a
+    # cell locked gives up at once, or both would wait until the database ends one of them.
     held = query.order_by(*keys).with_for_update(nowait=True)
     result = connection.execute(held)
     names = tuple(result.keys())

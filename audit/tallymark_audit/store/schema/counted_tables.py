@@ -25,8 +25,9 @@ collectors = Table(
     big("heartbeat"),
     big("discovered_through"),
 )
-"""The collector in charge of a cluster. Whoever starts takes the next generation; what an older
-one still writes is refused. ``discovered_through``: up to when it knew every topic there was."""
+"""The collector in charge of a cluster. A collector that starts takes the next generation; what an
+older one still writes is refused. ``discovered_through``: up to when it knew every topic there
+was."""
 
 progress = Table(
     "progress",
@@ -191,7 +192,7 @@ reporters = Table(
     PrimaryKeyConstraint("cluster", "reporter"),
     Index("reporters_by_instance", "instance"),
 )
-"""``retired_at``: when a person ended it, 0 if nobody has."""
+"""``retired_at``: when an operator ended it, 0 if it is not ended."""
 
 reporter_topics = Table(
     "reporter_topics",
@@ -316,6 +317,6 @@ recounts = Table(
     flag("done"),
     PrimaryKeyConstraint("cluster", "topic", "partition", "job", "first"),
 )
-"""What has to be counted again, by whoever counts the partition: the windows that start from
-``first`` up to ``end``, excluded; those before ``next_window`` are done. ``job`` is who asked.
-``bytes`` and ``windows`` were read so far, ``cells`` were not as counted before."""
+"""What the collector of the partition has to count again: the windows that start from ``first`` up
+to ``end``, excluded; those before ``next_window`` are done. ``job`` names the origin of the
+request. ``bytes`` and ``windows`` were read so far, ``cells`` were not as counted before."""

@@ -43,7 +43,8 @@ verdicts = Table(
     Index("verdicts_by_window", "window"),
 )
 """``source``: collector (provisional) or spark (authoritative). ``cells``: those that are not
-simply complete, see :mod:`tallymark_audit.store.schema.rows`. ``accepted_by``: who let it pass."""
+simply complete, see :mod:`tallymark_audit.store.schema.rows`. ``accepted_by``: the operator that
+accepted it."""
 
 verdict_history = Table(
     "verdict_history",
@@ -110,8 +111,8 @@ alerts = Table(
     Index("alerts_by_status", "status"),
 )
 """``status``: pending, firing or resolved, since ``starts_at`` and until ``ends_at`` (ms). ``told``
-is what the webhook last took of it, and ``told_at`` when: firing, resolved, empty for nothing yet,
-nobody where there was nobody to tell."""
+is the last status that the webhook accepted, and ``told_at`` when: firing, resolved, empty if there
+is none yet, and nobody if there was no webhook or a pause."""
 
 runs = Table(
     "runs",

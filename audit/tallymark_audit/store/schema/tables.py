@@ -5,19 +5,19 @@ Times are ms UTC, offsets and sequences 64-bit. Sets of sequences are JSON lists
 
     progress       up to which offset a partition is counted          one row a partition
     observations   what the counter of a cluster saw                  one row a cell and partition
-    claims         what reporters said                                one row a cell, reporter, part
-    reporters      who said it, and how complete that is              one row a run
+    claims         what reporters claim                               one row a cell, reporter, part
+    reporters      the runs that reported, and how completely         one row a run
     verdicts       the present judgement                              one row a window and source
     watermarks     how far an edge is complete                        one row an edge and topic
-    damage         offsets that cannot be read                        one row a stretch
+    damage         offsets that cannot be read                        one row a range
     openings       what a partition may still open, and could not     one row a partition
     window_changes when a window last changed on a cluster            what the judge looks at
     recounts       what has to be counted again, and how far that is one row a job and partition
-    copied         how far mirrors say they are                       one row a source partition
+    copied         how far mirrors and groups report to be            one row a source partition
     lateness       how late records come                              one row an edge, topic, day
     archive        observations and claims of healthy windows, packed one row a window
     totals         how much archived windows hold, by tier            one row a window, hour, day
-    alerts         what was told to whom                              one row an alert
+    alerts         alerts, and what was posted of them                one row an alert
     graph          the edges, whenever they changed                   one row a change
     verdict_history, incidents, runs, repairs                         what happened, kept
 """
