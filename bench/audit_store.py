@@ -34,7 +34,8 @@ from support.measure import machine, table
 
 from tallymark_audit.store.reading import window_evidence
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+sys.path.append(str(Path(__file__).parents[1] / "tests/support"))
+sys.path.append(str(Path(__file__).parents[1] / "tests/support/servers"))
 from postgres import start_postgres
 
 from tallymark.deployment import AuditSettings

@@ -1,5 +1,5 @@
 """Commands on Apache Kafka. ``topics``, ``groups`` and ``offsets`` have tests on both kinds of
-broker: tests/client/test_commands.py, tests/cli/test_group_commands.py."""
+broker: tests/client/admin/test_commands.py, tests/cli/admin/test_group_commands.py."""
 
 from __future__ import annotations
 

@@ -8,10 +8,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from project import ROOT
 from sqlalchemy import Connection, create_engine
 
-DUMPS = ROOT / "tests" / "audit"
+DUMPS = Path(__file__).parent
 _TABLE = re.compile(r"CREATE TABLE (\w+) \((.*?)\n\);", re.DOTALL)
 
 

@@ -1,6 +1,6 @@
 """Groups of consumers in a simulated world, many seeds, with named invariants.
 
-The world is in ``tests/support/rebalance_world.py``: a registry with sessions, ephemeral nodes and
+The world is in :mod:`rebalance_world`: a registry with sessions, ephemeral nodes and
 one-shot watches that are told late, twice or together; consumers that join, leave, are killed,
 fall silent, lose the connection or the session; brokers that come and go; topics that are
 created, grow and are deleted. Odd seeds lose sessions and kill, even ones do not.

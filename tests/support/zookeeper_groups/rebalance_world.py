@@ -1,7 +1,7 @@
 """Groups of consumers in a simulated world: time, faults, and what must hold after every step.
 
 A run is decided by its seed. One that breaks an invariant says its name and shows the end of its
-trace; ``python tests/support/rebalance_world.py SEED`` shows all of it.
+trace; ``python tests/support/zookeeper_groups/rebalance_world.py SEED`` shows all of it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class World:
             self._rest()
         except AssertionError as error:
             trace = "\n".join(self.trace[-_TRACE_SHOWN:])
-            replay = f"replay: python tests/support/rebalance_world.py {self.seed}"
+            replay = f"replay: python tests/support/zookeeper_groups/rebalance_world.py {self.seed}"
             raise BrokenInvariantError(f"{error}\nseed {self.seed}; {replay}\n{trace}") from error
 
     def note(self, text: str) -> None:
