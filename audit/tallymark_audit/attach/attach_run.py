@@ -1,5 +1,4 @@
-"""What ``tallymark attach`` does to the world, step by step; what is decided is in the other files
-of this folder."""
+"""What ``tallymark attach`` does, step by step; the other files of this folder decide."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class AttachRun:
         self._found: Sequence[ClusterFound] = ()
 
     def decide(self) -> AttachPlan:
-        """Look at every cluster, tell what is there, and decide. UserError: it cannot be."""
+        """Look at every cluster, print what is there, and decide. UserError: it cannot be done."""
         found: list[ClusterFound] = []
         for one in self._request.clusters:
             click.echo(f"looking at {one.name} ({one.address.bootstrap_servers})")

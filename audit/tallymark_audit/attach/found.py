@@ -1,4 +1,4 @@
-"""What was found at a cluster. Only data."""
+"""What was found at a cluster: the types, without behaviour."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 
 @dataclass(frozen=True, slots=True)
 class BrokerFound:
-    """A broker where clients are told to go; ``refusal``: why it cannot be reached there."""
+    """A broker at the address that it advertises; ``refusal``: why it cannot be reached there."""
 
     id: int
     host: str
@@ -21,7 +21,7 @@ class BrokerFound:
 
 @dataclass(frozen=True, slots=True)
 class TopicFound:
-    """A topic. ``timestamp_type`` is "" where the cluster does not tell; ``records``: offsets
+    """A topic. ``timestamp_type`` is "" where the cluster does not return it; ``records``: offsets
     between start and end of its logs; ``producers``: idempotent ones that its brokers remember
     (KIP-664). ``looked_at`` of its newest records had been read, ``stamped`` of them by
     ``servers``; the newest was written at ``written_at`` (ms, -1: not known)."""
@@ -42,7 +42,7 @@ class TopicFound:
 class ClusterFound:
     """A cluster. ``release`` is the Kafka whose protocol its brokers speak, "" if that is not
     known; ``refusals`` are the rights that the audit lacks there. ``topics`` are those that are not
-    internal; ``has_audit_topic`` tells of that one, and ``creation`` why it cannot be made."""
+    internal. ``has_audit_topic``: it is there already; ``creation``: why it cannot be made."""
 
     name: str
     cluster_id: str

@@ -124,7 +124,7 @@ class _Inspection:
         )
 
     def _creation(self, brokers: int) -> str:
-        """Why the audit topic cannot be made; "" if it can, as far as the controller tells."""
+        """Why the audit topic cannot be made; "" if the controller says that it can."""
         topic = NewTopic(AUDIT_TOPIC, 1, max(1, min(3, brokers)), topic_configs())
         try:
             self._admin.create_topics([topic], validate_only=True).check()
@@ -168,7 +168,7 @@ class _Inspection:
         }
 
     def _configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """What the cluster tells of each topic; nothing where it refuses to."""
+        """What the cluster returns for each topic; nothing where it refuses."""
         found: dict[str, dict[str, str]] = defaultdict(dict)
         every = [ConfigResource("topic", name) for name in names]
         wanted = ("message.timestamp.type", "cleanup.policy")
@@ -179,7 +179,7 @@ class _Inspection:
         return found
 
     def _spans(self, places: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """Start and end of each log that tells them."""
+        """Start and end of each log, where the broker returns them."""
         if not places:
             return {}
         low, high = (
@@ -232,7 +232,7 @@ def _add(seen: _Seen, fetched: Fetched) -> None:
 
 
 def _may(topic: TopicDescription, operation: str) -> bool:
-    """Whether we may; a cluster that does not tell says so when it is asked to do it."""
+    """Whether our user may; a cluster that does not say so refuses the request itself, later."""
     return topic.operations is None or operation in topic.operations
 
 

@@ -1,5 +1,5 @@
-"""How clients get in, as settings have it: passwords go to files that only their owner reads. Pure
-but for :func:`write_secrets`."""
+"""How clients log in, as settings: passwords go to files that only their owner can read. Pure but
+for :func:`write_secrets`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SECRETS: Final = (
 
 
 class LogIn(NamedTuple):
-    """What clients were ``given``, the settings of a cluster made of it, and what belongs into
-    which file."""
+    """The options that were ``given``, the settings of a cluster made of them, and the text of each
+    file with a secret."""
 
     given: SecuritySettings
     security: ClusterSecurity

@@ -42,8 +42,8 @@ class ClusterRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AttachRequest:
-    """``downstream`` are clusters into which somebody copies ``upstream``. None and "": not said,
-    so the default, or what the settings of an earlier start say. ``rename`` is what copies are
+    """``downstream`` are clusters into which ``upstream`` is copied. None and "": not given, so the
+    default, or what the settings of an earlier start say. ``rename`` is what copies are
     called, with ``{topic}``; ``topics`` a regular expression; windows in ms."""
 
     upstream: ClusterRequest

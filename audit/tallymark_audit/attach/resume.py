@@ -1,7 +1,8 @@
-"""Whether the settings of an earlier start are those that are asked for now. Pure.
+"""Whether the settings of an earlier start agree with the command that is given now. Pure.
 
-Their owner may have changed them since, and the cluster too (a broker more): the settings that are
-there count, as long as they speak of the same clusters and nothing that is asked contradicts them.
+Their owner may have changed them since, and the cluster may have changed too (one more broker). The
+settings that are there count, as long as they name the same clusters and the command does not
+contradict them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def differences(
 
 
 def _of_cluster(there: Cluster, request: ClusterRequest, found: ClusterFound) -> list[str]:
-    """The address may be any name of the cluster; what counts is where it leads."""
+    """The address may be any name of the cluster; what counts is which brokers it leads to."""
     if there.embedded:
         return [f"{there.name} is one that tallymark up starts"]
     if request.security is not None and request.security != there.security:

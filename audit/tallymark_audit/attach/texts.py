@@ -1,4 +1,4 @@
-"""What was found, and the settings, as text. Pure."""
+"""The texts for what was found, and for the settings file. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD: Final = """\
 
 
 def found_lines(found: ClusterFound) -> list[str]:
-    """What a cluster is, in a few lines."""
+    """A cluster in a few lines."""
     brokers, topics = len(found.brokers), found.topics
     speaks = f", speaking as Kafka {found.release}" if found.release else ""
     records = sum(topic.records for topic in topics.values())
@@ -30,7 +30,7 @@ def found_lines(found: ClusterFound) -> list[str]:
 
 
 def settings_text(deployment: Deployment) -> str:
-    """The settings as a file: what is not as by default, and what a reader looks for."""
+    """The settings as a file: what differs from the defaults, and what a reader looks for."""
     import tomli_w
 
     said = deployment.model_dump(mode="json", exclude_defaults=True)

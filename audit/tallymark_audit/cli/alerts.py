@@ -1,4 +1,4 @@
-"""``tallymark audit alerts`` and ``wait``: what is told, and waiting until all is there."""
+"""``tallymark audit alerts`` and ``wait``: the alerts, and waiting until everything has arrived."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Duration(click.ParamType[int]):
 @click.option("--all", "everything", is_flag=True, help="Those that are over, too.")
 @click.option("-n", "--limit", default=100, show_default=True, help="The newest so many.")
 @click.option("--test", is_flag=True, help="Post an alert that says it is a test.")
-@click.option("--pause", type=Duration(), help="Tell nobody for so long: 30m, 2h.")
+@click.option("--pause", type=Duration(), help="Send no alerts for so long: 30m, 2h.")
 @click.option("--resume", is_flag=True, help="End a pause.")
 @options.as_json
 def alerts(
@@ -69,10 +69,10 @@ def alerts(
     resume: bool,
     as_json: bool,
 ) -> None:
-    """What is wrong now, since when, and what the webhook was told of it.
+    """Show what is wrong now, since when, and what was sent to the webhook.
 
-    In a pause (a maintenance) alerts are listed and counted, but nobody is told; what still goes on
-    at its end is told then.
+    In a pause (a maintenance) alerts are listed and counted, but not sent; those that still go on
+    at its end are sent then.
     """
     deployment = load(settings)
     if test:

@@ -71,7 +71,7 @@ def accept(
 def retire(settings: str | None, reporter: str) -> None:
     """End a REPORTER that died and will not return: windows no longer wait for it.
 
-    What a producer acknowledged before its last report and nobody recorded stays unclaimed; what a
+    What a producer acknowledged before its last report and no journal holds stays unclaimed; what a
     mirror or a group had not brought is lost. One that speaks again is back.
     """
     deployment = load(settings)

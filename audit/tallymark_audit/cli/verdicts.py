@@ -111,7 +111,7 @@ def evidence(
 
 
 def _reporter_state(row: Row, since: int) -> str:
-    """``since`` (ms): who was not heard of from then on is silent."""
+    """``since`` (ms): a reporter without a report from then on is silent."""
     if row["closed"]:
         return "closed"
     if row["retired_at"]:

@@ -131,7 +131,7 @@ class MemoryLog:
 
 
 class MemoryTopic(NamedTuple):
-    """A topic, as metadata tells it."""
+    """A topic, as a Metadata response has it."""
 
     name: str
     topic_id: uuid.UUID
@@ -141,7 +141,7 @@ class MemoryTopic(NamedTuple):
 @dataclass(slots=True)
 class MemoryCluster:
     """A cluster to read from, and to send to. ``away``: it cannot be reached. ``at_once``: batches
-    in one fetch. Without ``knows_epochs`` it cannot tell that a log was cut."""
+    in one fetch. Without ``knows_epochs`` it does not notice that a log was cut."""
 
     logs: dict[TopicPartition, MemoryLog] = field(default_factory=dict[TopicPartition, MemoryLog])
     ids: dict[str, uuid.UUID] = field(default_factory=dict[str, uuid.UUID])

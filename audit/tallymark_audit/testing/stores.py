@@ -14,7 +14,7 @@ effect (the disk was full, the server refused) or after (the answer was lost).
 Counted are all calls of any connection of the store, from any thread: each statement (an
 executemany is one) and each COMMIT. BEGIN and ROLLBACK are not, since nothing is decided there.
 A statement that fails "after" has had its effect within its transaction, which is rolled back like
-any other; a COMMIT that fails "after" is done and nobody knows: that is the interesting one.
+any other. A COMMIT that fails "after" is done, and its caller does not know: the interesting case.
 """
 
 from __future__ import annotations

@@ -184,7 +184,7 @@ class Demo:
         return found
 
     def _is_dead(self) -> bool:
-        """Its process is gone, and what that may have started: nobody writes to its files."""
+        """Its process is gone, and so are its children: no process writes to its files."""
         (address,) = self.deployment.cluster(AGGREGATE).brokers
         return self._broker()["pid"] is None and not is_taken(address.host, address.port)
 
@@ -268,7 +268,7 @@ class Demo:
 
 @contextmanager
 def running_stack(demo: Demo) -> Iterator[Command]:
-    """The stack, up and serving, with somebody who visits its pages; stopped afterwards."""
+    """The stack, up and serving, and a visitor of its pages; stopped afterwards."""
     deployment = demo.deployment
     with ExitStack() as stack:
         with demo.narrator.step(

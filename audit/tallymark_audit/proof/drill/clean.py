@@ -22,7 +22,7 @@ _SHOWN: Final = 10
 
 @dataclass(slots=True)
 class CleanOutcome:
-    """``messages`` that producers were told are safe, judged in so many ``windows``. ``seconds``:
+    """``messages`` that were acknowledged to producers, judged in so many ``windows``. ``seconds``:
     of producing, and until all was judged."""
 
     messages: int = 0

@@ -70,8 +70,8 @@ class Drill:
         self._start = 0
 
     def run(self) -> DrillOutcome:
-        """Everything, from the first process to the last comparison. UserError: the drill itself
-        could not go on; what it started is ended in any case."""
+        """The whole drill, from the first process to the last comparison. UserError: the drill
+        itself failed; what it started is ended in any case."""
         with ExitStack() as stack:
             stack.callback(self._topology.release)
             stack.callback(self._ground_truth.close)
@@ -140,7 +140,7 @@ class Drill:
             self._processes.finish("producer-", COMMAND_SECONDS)
 
     def _until_all_have_hit(self) -> None:
-        """Go on as long as a fault has hit nothing (its hop stood still), up to as long again."""
+        """Go on while a fault has hit nothing (its hop had no traffic), at most as long again."""
         wanted = [(hop, one.kind) for hop, orders in self._plan.orders.items() for one in orders]
         end = self._start + 2 * self._plan.duration * 1000
         while now_ms() < end and not all(self._processes.has_hit(*one) for one in wanted):
@@ -199,8 +199,8 @@ class Drill:
     # -- repair ---------------------------------------------------------------------------------
 
     def _repair(self, before: Expectation, outcome: DrillOutcome, called: set[WindowKey]) -> None:
-        """Copy what is still upstream, and see that only what cannot be repaired is left, and that
-        nothing else was called wrong meanwhile; ``called``: what was before."""
+        """Repair, and check that only what cannot be repaired is left, and that no other window
+        became wrong meanwhile; ``called``: the windows that were wrong before."""
         lost = {item for item in before.items if item.kind == LOSS}
         mirrored = {item for item in lost if item.mirrored} - before.gone
         if not mirrored:

@@ -94,7 +94,7 @@ class Command:
         return text in self.log.read_text(encoding="utf-8", errors="replace")
 
     def kill(self) -> None:
-        """End the command as nobody should."""
+        """End the command with SIGKILL."""
         kill_process(self._process)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What the demo tells on the way: numbered steps with their time, and facts below them."""
+"""What the demo and the drill print: numbered steps with their time, and facts below them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Narrator:
     """Prints steps as they begin, that they still go on, and how long they took: the same into a
     file as on a terminal. A failed one is marked before the error goes on.
 
-    ``beat`` is how often (seconds) a step that says nothing tells that it goes on."""
+    ``beat``: a step that prints nothing for so many seconds prints that it goes on."""
 
     def __init__(self, console: Console, beat: float = BEAT_SECONDS) -> None:
         self.console = console

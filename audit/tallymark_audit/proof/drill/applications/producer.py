@@ -5,8 +5,8 @@
 ``offset_ms`` (how wrong its clock is), ``book`` (file) and ``patience_ms`` (delivery timeout; 0 for
 the usual). It runs until SIGTERM, then flushes and ends.
 
-Its book is the truth about what the application was told: one JSON array a line, written when it
-happened, so a kill takes nothing back::
+Its book is the truth about what was reported to the application: one JSON array a line, written
+when it happened, so a kill takes nothing back::
 
     ["run", cluster, topic, server, instance]
     ["acked", partition, sequence, timestamp ms, CRC-32 of the value]

@@ -107,7 +107,7 @@ def _some(segment: Path, chance: random.Random, most: int) -> list[Record]:
 
 
 def _rewrite(segment: Path, parts: dict[bytes, bytes]) -> None:
-    """Exchange byte strings that each stand once in the segment."""
+    """Exchange byte strings that are each in the segment once."""
     left = dict(parts)
     written: list[bytes] = []
     for batch in _batches(segment):

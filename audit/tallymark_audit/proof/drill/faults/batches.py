@@ -28,7 +28,7 @@ _CRC_FROM: Final = 21
 
 
 def neutral(batch: Batch) -> bytes:
-    """The same records in the same bytes, from nobody in particular."""
+    """The same records in the same bytes, without the id of a producer."""
     if not is_dense(batch):
         return bytes(batch.data)
     header, payload = rebatch(batch, -1, -1, -1)

@@ -1,7 +1,7 @@
-"""What was done to which messages, kept apart from everything that judges.
+"""The ground truth of a drill: what was done to which messages, kept apart from all that judges.
 
-Whoever makes a fault (the proxy, the log faults) writes it down at once; only the comparison reads
-it, after the verdicts are in. One JSON object a line::
+What makes a fault (the proxy, the log faults) writes it to a file at once; only the comparison
+reads it, after the verdicts are in. One JSON object a line::
 
     {"at": ms, "kind": "drop", "hop": "dc1-to-aggregate", "topic": "orders", "partition": 0,
      "server": "web-1", "instance": "1b6d1d138b679715", "sequences": [17, 17, 23, 24]}
@@ -39,7 +39,7 @@ class FaultNote:
 
 
 def notes_of(note: FaultNote, records: Iterable[Record]) -> list[FaultNote]:
-    """The note for each origin among the records: who sent them, and as which of theirs."""
+    """The note, once for each origin among the records, with its sequences."""
     found: dict[tuple[int, str, str], list[int]] = {}
     for record in records:
         stamp = stamp_of(record.headers)
@@ -74,7 +74,7 @@ class GroundTruthWriter:
 
 
 def read_ground_truth(folder: Path) -> list[FaultNote]:
-    """Everything that was sealed in the folder, in the order of time."""
+    """Everything that was written to the files of the folder, in the order of time."""
     found = [note for path in sorted(folder.glob("*.sealed")) for note in _read(path)]
     return sorted(found, key=lambda note: note.at)
 

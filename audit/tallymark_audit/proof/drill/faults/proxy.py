@@ -1,4 +1,4 @@
-"""A proxy before one broker that knows Kafka's protocol, and meddles with what is produced::
+"""A proxy before one broker that speaks Kafka's protocol and makes faults in Produce requests::
 
     sender ──frames──► requests ──Meddler──► broker
            ◄─frames─── answers, in the order of the requests ◄──
@@ -71,7 +71,7 @@ _LOWEST_PRODUCE: Final = 3
 @dataclass(slots=True)
 class _Slot:
     """A request whose answer is owed, in the order of the requests. ``ready``: the answer's frame,
-    once it is there; ``silent``: the answer is for nobody."""
+    once it is there; ``silent``: the response is thrown away."""
 
     header: RequestHeader
     ready: bytes | None = None
@@ -205,7 +205,7 @@ class Proxy:
         if passage.delay:
             await asyncio.sleep(passage.delay)
         if request.acks == 0:
-            link.slots.extend(())  # nobody waits for an answer
+            link.slots.extend(())  # no response is expected
         else:
             link.slots.append(_slot(header, passage))
         if passage.request is not None:

@@ -1,4 +1,4 @@
-"""When each thing was first said: the store is looked at again and again while the drill runs."""
+"""When the audit first said each thing: the store is read again and again while the drill runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DetectionTimes:
 
 
 class StoreWatcher:
-    """Looks at the store in a thread of its own until closed."""
+    """Reads the store in a thread of its own until closed."""
 
     def __init__(self, store: str) -> None:
         self.seen = DetectionTimes()

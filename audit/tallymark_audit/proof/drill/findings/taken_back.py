@@ -1,5 +1,5 @@
-"""Alarms that were taken back: something was called wrong, and later was not, although nobody had
-mended it. Whoever is woken by one of those soon sleeps through the others.
+"""Alarms that were taken back: a window was called wrong, and later was not, although nothing had
+been repaired. People who are woken by false alarms soon ignore the true ones.
 
 Pure but for the reading: history and alerts come from the store, as anybody would read them.
 """
@@ -31,7 +31,7 @@ _SILENCES: Final[Mapping[str, tuple[str, ...]]] = {
         *kinds.REST_FAULTS,
     ),
 }
-"""What an alert about somebody's silence is about, by the ends of the faults' names."""
+"""The faults that explain an alert about silence, by the ends of their names."""
 _OF_VERDICTS: Final = (
     "TallymarkMissingMessages",
     "TallymarkCorruptMessages",

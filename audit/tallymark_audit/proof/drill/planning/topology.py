@@ -1,8 +1,8 @@
 """The drill's own deployment: two datacenters mirrored into an aggregate, short windows, and a
-proxy before every hop that is meddled with.
+proxy before every hop that gets faults.
 
 A mirror that goes through a proxy reads settings of its own, in which the aggregate is at the
-proxy's port. Everybody else, the collectors and repair, talks to the brokers.
+proxy's port. All others (collectors, repair) connect to the brokers.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ class Topology:
     own: dict[str, Path]
     hops: dict[str, ProxyHop]
     lock: int
-    """An open file: as long as it is, nobody else drills in the folder."""
+    """The descriptor of a locked file: while it is open, no other drill uses the folder."""
 
     def release(self) -> None:
-        """Let others drill in the folder."""
+        """Release the folder for other drills."""
         os.close(self.lock)
 
     @property
@@ -109,7 +109,7 @@ class Topology:
 
 
 def all_hops() -> list[str]:
-    """Every hop on which something is produced, and can be meddled with."""
+    """Every hop on which messages are produced, so that it can get faults."""
     producers = [f"producer-to-{name}" for name in DATACENTERS]
     return producers + [f"{name}-to-{AGGREGATE}" for name in DATACENTERS]
 
@@ -117,7 +117,8 @@ def all_hops() -> list[str]:
 def build(folder: Path, through_proxy: Iterable[str], store: str = "") -> Topology:
     """Prepare an empty folder with all settings files. UserError: it cannot be written to."""
     names = sorted(set(through_proxy))
-    # A declared group owes every window; one that is only heard of those since then, and what a
+    # A declared group owes every window; a discovered one only those since its first report, and
+    # what a
     # slow clock has stamped lies before.
     groups = (
         (AuditedGroup(cluster=AGGREGATE, group=GROUP, topics=TOPIC),)

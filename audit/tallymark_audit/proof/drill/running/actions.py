@@ -105,7 +105,7 @@ class Actions:
             self._processes.start(name)
 
     def _forget_host(self, name: str) -> None:
-        """Remove the journal: nobody will ever tell what the producer claimed last."""
+        """Remove the journal: what the producer claimed last can never be known."""
         book = read_book(self._books[name])
         if book is None:
             raise UserError(f"{name} had not begun when it was to be lost", "drill for longer")

@@ -1,8 +1,8 @@
 """What a person would do after a drill: retire the reporters that are gone with their journals, and
 look once more, with Spark and the scrub, at what was counted long ago.
 
-Nobody can know what a reporter did last that is gone with its journal, so its windows have to be
-UNKNOWN, or worse and say so, until a person says that it will not return.
+What a reporter did last cannot be known if it is gone with its journal. So its windows have to be
+UNKNOWN, or worse with that reason, until a person says that the reporter will not return.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ DISCREPANCIES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """Who holds an edge from ``at`` (ms) on: a run by its instance, or the runs of a server."""
+    """The reporter that holds an edge from ``at`` (ms) on: a run by its instance, or the runs of a
+    server."""
 
     edge: str
     at: int
@@ -42,7 +43,7 @@ class _Holder:
 def retire_lost(
     stage: Stage, hosts: Iterable[LostHost], members: Iterable[LostMember]
 ) -> Iterable[str]:
-    """See that each holds its windows, and retire it. What was not so."""
+    """Check that each of them holds its windows UNKNOWN, and retire it. Yields what is wrong."""
     holders = [_Holder(f"producer-to-{one.cluster}", one.at, one.instance) for one in hosts]
     holders += [_Holder(CONSUMER_HOP, one.at, server=one.server) for one in members]
     for holder in holders:
@@ -86,7 +87,7 @@ def looks_for(done: Collection[str]) -> list[Sequence[str]]:
 
 
 def look_again(stage: Stage, looks: Iterable[Sequence[str]]) -> Iterable[str]:
-    """Run these commands. What went wrong with them."""
+    """Run these commands. Yields what went wrong with them."""
     for arguments in looks:
         with stage.narrator.step(f"tallymark {' '.join(arguments)}"):
             command = stage.processes.command(f"look-{arguments[-1]}", arguments)

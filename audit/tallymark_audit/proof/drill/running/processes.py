@@ -41,8 +41,9 @@ _MOST_DEATHS: Final = 5
 
 
 class DrillProcesses:
-    """Every process of one drill, by name. ``deaths``: collectors that ended although nobody ended
-    them, with their last words; they are started again, and the drill goes on without mercy."""
+    """Every process of one drill, by name. ``deaths``: collectors that ended although the drill did
+    not end them, with their last words; they are started again, and the drill goes on without
+    mercy."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -127,7 +128,7 @@ class DrillProcesses:
     # -- faults ---------------------------------------------------------------------------------
 
     def kill(self, name: str) -> None:
-        """``kill -9``; it is gone afterwards, and nobody expects it to be there."""
+        """``kill -9``; afterwards it is not expected to run."""
         self._running.pop(name).kill()
 
     def pause(self, name: str, seconds: float) -> None:

@@ -42,7 +42,7 @@ _WAIT_SECONDS: Final = 90.0
 _POLLS: Final = 50
 """A member that is killed has asked so often, at least: it has stored offsets, and gone on."""
 _BEHIND_SHARE: Final = 0.7
-"""How often a mirror stands still when the topic that it copies is deleted."""
+"""How often a mirror stops when the topic that it copies is deleted."""
 _BEHIND_SECONDS: Final = 2.0
 """How long it has by then, and how long in all."""
 _STILL_SECONDS: Final = 5.0

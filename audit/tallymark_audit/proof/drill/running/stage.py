@@ -35,7 +35,7 @@ REPAIR_SECONDS: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The processes of a drill and who tells of them."""
+    """The processes of a drill, its store, and the narrator."""
 
     topology: Topology
     processes: DrillProcesses
@@ -77,7 +77,7 @@ class Stage:
         unreadable: Callable[[Mapping[str, Any]], bool] = lambda row: False,
     ) -> tuple[list[dict[str, Any]], list[str]]:
         """The verdicts once they are all decided, name what is lost and change no more, and what is
-        not decided after so many seconds. ``unreadable``: a window that nobody can decide."""
+        not decided after so many seconds. ``unreadable``: whether a window cannot be decided."""
         with self.narrator.step(title):
             until = now_ms() - now_ms() % WINDOW_MS + WINDOW_MS
             time.sleep(max(0, until + SETTLE_MS - now_ms()) / 1000)

@@ -55,7 +55,7 @@ class Scorer:
         return score_items(kind, done, expectation, comparison)
 
     def _marked(self) -> dict[str, int]:
-        """How many events with turned bits stand in each cluster's audit topic."""
+        """The number of events with turned bits in each cluster's audit topic."""
         marks = set(_marks_of(self._notes))
         topology = self._stage.topology
         return {

@@ -1,4 +1,4 @@
-"""What really happened: the producers' books, and every record that stands in every log.
+"""What really happened: the producers' books, and every record of every log.
 
 Read only after the verdicts are in. The logs are read here by themselves, record by record; nothing
 of what the audit has counted is used. A log that no reader can read any more (deleted with its
@@ -47,7 +47,7 @@ class MessageId(NamedTuple):
 
 
 class AckedRecord(NamedTuple):
-    """What the application was told is safe: when it was stamped (ms), CRC-32 of its value."""
+    """A record that was acknowledged to the application: its timestamp (ms), CRC-32 of its value."""
 
     timestamp: int
     crc: int
@@ -141,7 +141,7 @@ class Unreadable(NamedTuple):
     until: int = 2**63 - 1
 
     def covers(self, edge: str, topic: str, window: int) -> bool:
-        """Whether of this window of an edge nobody can know all."""
+        """Whether this window of an edge cannot be known completely."""
         clusters = edge.partition("-to-")[::2]
         return (
             self.cluster in clusters and topic == self.topic and self.window <= window <= self.until
@@ -222,7 +222,7 @@ def read_files(files: Iterable[Path], topic: str, partition: int, found: Log) ->
 
 
 def read_young(old: OldLog) -> set[MessageId]:
-    """The messages of a deleted log that nobody can have counted for certain."""
+    """The messages of a deleted log that were perhaps not counted."""
     records = [
         record
         for path in old.files

@@ -4,11 +4,11 @@ Per hop and message: acknowledged (or upstream) and not downstream is a LOSS; fu
 upstream does not have are DUPLICATION; what is downstream and not upstream is UNCLAIMED; another
 content is CORRUPT, which is found by the block of 1,024 sequences: where the block also lacks
 records, or its cell holds a message twice, the change cannot show, and is counted as *hidden*;
-where it holds a message of whose fate a killed application never heard, it may show or not.
+where it holds a message whose delivery report a killed application never got, it may show or not.
 
 What a deleted topic held had arrived, and is judged like what is still there; what its mirror had
-not copied is lost for good (:attr:`Expectation.gone`). Of what came just before the deletion nobody
-can say whether it was counted, so it may be called lost or not.
+not copied is lost for good (:attr:`Expectation.gone`). What was sent just before the deletion may
+have been counted or not, so it may be called lost or not.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def expect_repeats(found: Expectation, edge: str, doubtful: Set[MessageId]) -> N
 
 
 def expect_nothing(found: Expectation, place: Unreadable) -> None:
-    """Of what touches damage nobody can say anything."""
+    """Cells that touch damage cannot be judged."""
     cells = {cell for cell in found.cells if place.covers(cell.edge, cell.topic, cell.window)}
     found.unsure |= cells
     found.items = {item for item in found.items if item.cell not in cells}

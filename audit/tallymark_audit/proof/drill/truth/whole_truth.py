@@ -43,7 +43,7 @@ from tallymark_audit.proof.drill.truth.expected import (
 )
 
 GROUP_LOG: Final = f"group:{GROUP}"
-"""What the group was given stands among the logs under this name."""
+"""The name among the logs of what the group was given."""
 
 
 class Deleted(NamedTuple):
@@ -96,7 +96,7 @@ def read_truth(
 
 
 class Gone(NamedTuple):
-    """Who and what is gone: hosts and members with their journals, and what nobody can read."""
+    """What is gone: hosts and members with their journals, and batches that cannot be read."""
 
     hosts: Sequence[LostHost]
     members: Sequence[LostMember]
