@@ -17,7 +17,7 @@ from tallymark_audit.attach.request import AttachRequest, ClusterRequest
 def differences(
     there: Deployment, request: AttachRequest, found: Sequence[ClusterFound]
 ) -> list[str]:
-    """What the settings say otherwise than what is asked and was found, in the order of
+    """The differences between the settings and what is requested and was found, in the order of
     ``request``; one text each; empty: go on with them."""
     names = [cluster.name for cluster in there.clusters]
     wanted = [cluster.name for cluster in request.clusters]

@@ -50,7 +50,7 @@ def noted(notes: list[FaultNote]) -> list[int]:
 
 
 def test_without_orders_everything_arrives_and_nothing_is_noted() -> None:
-    passage = meddler().meddle(request({0: range(5), 1: range(3)}), NOW)
+    passage = meddler().inject(request({0: range(5), 1: range(3)}), NOW)
     assert passage.request is not None
     assert sequences(passage.request) == {0: [0, 1, 2, 3, 4], 1: [0, 1, 2]}
     assert (passage.feigned, passage.notes, passage.extra) == ([], [], [])
@@ -59,13 +59,13 @@ def test_without_orders_everything_arrives_and_nothing_is_noted() -> None:
 def test_an_order_holds_in_its_time_and_until_it_has_hit_something() -> None:
     """A mirror stood still while its hop's only fault was due: the drill proved nothing."""
     meddling, some = meddler(order(kinds.DROP)), request({0: range(5)})
-    assert meddling.meddle(some, NOW - 1).notes == []
-    assert meddling.meddle(some, NOW + 1_000).notes != []
-    assert meddling.meddle(some, NOW + 1_000).notes == []
+    assert meddling.inject(some, NOW - 1).notes == []
+    assert meddling.inject(some, NOW + 1_000).notes != []
+    assert meddling.inject(some, NOW + 1_000).notes == []
 
 
 def test_what_is_dropped_is_noted_and_all_else_arrives() -> None:
-    passage = meddler(order(kinds.DROP, rate=0.5)).meddle(request({0: range(200)}), NOW)
+    passage = meddler(order(kinds.DROP, rate=0.5)).inject(request({0: range(200)}), NOW)
     assert passage.request is not None
     arrived = sequences(passage.request)[0]
     gone = noted(passage.notes)
@@ -78,7 +78,7 @@ def test_what_is_dropped_is_noted_and_all_else_arrives() -> None:
 
 def test_a_partition_of_which_nothing_is_left_is_answered_by_the_proxy() -> None:
     meddling = meddler(order(kinds.DROP_BATCH, most=1))
-    passage = meddling.meddle(request({0: range(5), 1: range(3)}), NOW)
+    passage = meddling.inject(request({0: range(5), 1: range(3)}), NOW)
     assert passage.request is not None
     assert passage.feigned == [(TOPIC, 0)]
     assert sequences(passage.request) == {1: [0, 1, 2]}
@@ -88,7 +88,7 @@ def test_a_partition_of_which_nothing_is_left_is_answered_by_the_proxy() -> None
 
 
 def test_a_request_of_which_nothing_is_left_does_not_reach_the_broker() -> None:
-    passage = meddler(order(kinds.DROP)).meddle(request({0: range(5)}), NOW)
+    passage = meddler(order(kinds.DROP)).inject(request({0: range(5)}), NOW)
     assert passage.request is None
     assert passage.feigned == [(TOPIC, 0)]
     assert noted(passage.notes) == [0, 1, 2, 3, 4]
@@ -96,7 +96,7 @@ def test_a_request_of_which_nothing_is_left_does_not_reach_the_broker() -> None:
 
 def test_loss_and_duplication_in_one_batch() -> None:
     meddling = meddler(order(kinds.DROP, rate=0.3), order(kinds.DUPLICATE, rate=0.3))
-    passage = meddling.meddle(request({0: range(100)}), NOW)
+    passage = meddling.inject(request({0: range(100)}), NOW)
     assert passage.request is not None
     arrived = sequences(passage.request)[0]
     gone = noted([note for note in passage.notes if note.kind == kinds.DROP])
@@ -107,14 +107,14 @@ def test_loss_and_duplication_in_one_batch() -> None:
 
 
 def test_a_request_is_sent_twice() -> None:
-    passage = meddler(order(kinds.DUPLICATE_BATCH)).meddle(request({0: range(4)}), NOW)
+    passage = meddler(order(kinds.DUPLICATE_BATCH)).inject(request({0: range(4)}), NOW)
     assert passage.request is not None
     assert passage.extra == [passage.request]
     assert noted(passage.notes) == [0, 1, 2, 3]
 
 
 def test_corrupt_values_are_noted_one_by_one() -> None:
-    passage = meddler(order(kinds.CORRUPT, most=2)).meddle(request({0: range(10)}), NOW)
+    passage = meddler(order(kinds.CORRUPT, most=2)).inject(request({0: range(10)}), NOW)
     assert passage.request is not None
     changed = [
         place
@@ -126,7 +126,7 @@ def test_corrupt_values_are_noted_one_by_one() -> None:
 
 def test_lost_answers_and_delays_leave_the_request_as_it_is() -> None:
     meddling = meddler(order(kinds.LOST_ACK), order(kinds.DELAY, seconds=3.0))
-    passage = meddling.meddle(request({0: range(4)}), NOW)
+    passage = meddling.inject(request({0: range(4)}), NOW)
     assert passage.hang_up
     assert passage.delay == 3.0
     assert passage.request is not None
@@ -135,17 +135,17 @@ def test_lost_answers_and_delays_leave_the_request_as_it_is() -> None:
 
 def test_monitoring_events_are_a_matter_apart() -> None:
     events = request({0: range(3)}, topic=AUDIT_TOPIC)
-    passage = meddler(order(kinds.DROP)).meddle(events, NOW)
+    passage = meddler(order(kinds.DROP)).inject(events, NOW)
     assert passage.notes == []
-    passage = meddler(order(kinds.DROP_EVENTS)).meddle(events, NOW)
+    passage = meddler(order(kinds.DROP_EVENTS)).inject(events, NOW)
     assert passage.request is None
-    data = meddler(order(kinds.DROP_EVENTS)).meddle(request({0: range(3)}), NOW)
+    data = meddler(order(kinds.DROP_EVENTS)).inject(request({0: range(3)}), NOW)
     assert data.notes == []
 
 
 def test_what_mirrors_remember_passes_byte_for_byte() -> None:
     state = request({0: range(3)}, topic="_mirror_state")
-    passage = meddler(order(kinds.DROP), order(kinds.DROP_EVENTS)).meddle(state, NOW)
+    passage = meddler(order(kinds.DROP), order(kinds.DROP_EVENTS)).inject(state, NOW)
     assert passage.request is not None
     before = state.topic_data[0].partition_data[0].records
     assert bytes(passage.request.topic_data[0].partition_data[0].records or b"") == before
@@ -165,7 +165,7 @@ def test_records_vanish_on_the_way_to_a_consumer_and_leave_a_hole() -> None:
     )
     answer = FetchResponse(responses=[FetchResponseTopic(topic=TOPIC, partitions=[part])])
     meddling = meddler(order(kinds.DROP_FETCHED, rate=0.2))
-    changed = meddling.meddle_fetched(answer, TOPIC, NOW)
+    changed = meddling.inject_into_fetch(answer, TOPIC, NOW)
     (batch,) = split_batches(changed.responses[0].partitions[0].records or b"")
     batch.check_crc()
     gone = noted(meddling.taken)
@@ -173,7 +173,7 @@ def test_records_vanish_on_the_way_to_a_consumer_and_leave_a_hole() -> None:
     assert [record.offset for record in batch.records()] == [
         offset for offset in range(100) if offset not in gone
     ]
-    assert meddler().meddle_fetched(answer, TOPIC, NOW) is answer
+    assert meddler().inject_into_fetch(answer, TOPIC, NOW) is answer
 
 
 def test_orders_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_the_last_words_of_a_run_are_not_dropped() -> None:
     for closed in (False, True):
         tally = Tally(ReporterIdentity(f"producer-{code}", "web", "app", code, 1_000, 0))
         values = [encode_event(event) for event in tally.report(NOW, NOW, closed)]
-        passage = meddler(order(kinds.DROP_EVENTS)).meddle(produced(values), NOW)
+        passage = meddler(order(kinds.DROP_EVENTS)).inject(produced(values), NOW)
         assert (passage.request is not None) == closed
         assert bool(passage.notes) != closed
 
@@ -224,7 +224,7 @@ def values_in(produced: ProduceRequest | None) -> list[bytes]:
 
 def test_one_bit_of_an_event_turns_and_its_mark_is_noted() -> None:
     meddling = meddler(order(kinds.FLIP_EVENTS))
-    passage = meddling.meddle(events([0]), NOW)
+    passage = meddling.inject(events([0]), NOW)
     (value,) = values_in(passage.request)
     bits = int.from_bytes(value) ^ int.from_bytes(b"event 0")
     assert bits.bit_count() == 1
@@ -237,11 +237,11 @@ def test_of_a_reporter_no_more_events_in_a_row_turn_than_it_makes_up_for() -> No
     """A report repeats what the last three said: what four in a row have said is lost, and the
     audit cannot but say that it does not know."""
     meddling = meddler(order(kinds.FLIP_EVENTS))
-    seen = [values_in(meddling.meddle(events([number]), NOW).request) for number in range(9)]
+    seen = [values_in(meddling.inject(events([number]), NOW).request) for number in range(9)]
     turned = [value != b"event %d" % number for number, (value,) in enumerate(seen)]
     assert turned == [True, True, False] * 3
 
 
 def test_turned_bits_are_for_events_alone() -> None:
-    passage = meddler(order(kinds.FLIP_EVENTS)).meddle(request({0: range(5)}), NOW)
+    passage = meddler(order(kinds.FLIP_EVENTS)).inject(request({0: range(5)}), NOW)
     assert passage.notes == []

@@ -57,7 +57,7 @@ class Passage:
 
 
 class FaultInjector:
-    """Meddles on one hop by orders, which may be replaced at any time."""
+    """Makes the faults of one hop, by orders that may be replaced at any time."""
 
     def __init__(self, hop: str, chance: random.Random) -> None:
         self.hop = hop
@@ -67,7 +67,7 @@ class FaultInjector:
         self._hits: dict[Order, int] = {}
         self._in_a_row: dict[bytes, int] = {}
 
-    def meddle(self, request: ProduceRequest, now: int) -> Passage:
+    def inject(self, request: ProduceRequest, now: int) -> Passage:
         """Decide about one request; ``now`` in ms."""
         passage = Passage(None)
         topics: list[ProduceRequestTopic] = []
@@ -87,13 +87,13 @@ class FaultInjector:
         return passage
 
     def reorders(self, request: ProduceRequest, now: int) -> bool:
-        """Whether this request is to change places with the next one; noted by :meth:`meddle`'s
+        """Whether this request is to change places with the next one; noted by :meth:`inject`'s
         caller, who knows whether there was a next one."""
         name = request.topic_data[0].name if request.topic_data else ""
         orders = [one for one in self._active(now, name) if one.kind == kinds.REORDER]
         return any(self._hit(order) for order in orders)
 
-    def meddle_fetched(self, answer: FetchResponse, topic: str, now: int) -> FetchResponse:
+    def inject_into_fetch(self, answer: FetchResponse, topic: str, now: int) -> FetchResponse:
         """The answer to a consumer of that topic, perhaps without some of its records; what was
         done is in :attr:`taken`."""
         orders = [o for o in self.orders if o.kind == kinds.DROP_FETCHED and o.holds(now)]

@@ -200,7 +200,7 @@ class Proxy:
         await self._produce(link, next_header, other)
 
     async def _produce(self, link: _Link, header: RequestHeader, request: ProduceRequest) -> None:
-        passage = self._injector.meddle(request, now_ms())
+        passage = self._injector.inject(request, now_ms())
         self._note(passage.notes)
         if passage.delay:
             await asyncio.sleep(passage.delay)
@@ -249,7 +249,7 @@ class Proxy:
             return encode_response(with_feigned(answer, slot.feigned), version, number)
         if key is ApiKey.FETCH and self._topic:
             number, fetched = decode_response(frame, FetchRequest, version)
-            fetched = self._injector.meddle_fetched(fetched, self._topic, now_ms())
+            fetched = self._injector.inject_into_fetch(fetched, self._topic, now_ms())
             self._note(self._injector.taken)
             self._injector.taken.clear()
             return encode_response(fetched, version, number)

@@ -47,7 +47,7 @@ class MessageId(NamedTuple):
 
 
 class AckedRecord(NamedTuple):
-    """A record that was acknowledged to the application: its timestamp (ms), CRC-32 of its value."""
+    """A record acknowledged to the application: its timestamp (ms), CRC-32 of its value."""
 
     timestamp: int
     crc: int

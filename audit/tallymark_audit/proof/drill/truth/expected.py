@@ -78,12 +78,12 @@ class Finding(NamedTuple):
 @dataclass(slots=True)
 class Expectation:
     """``cells``: all that hold messages. ``items``: what is wrong. ``untold``: (instance,
-    partition, sequence) of messages that are nowhere, and of whose fate a killed application never
-    heard: a LOSS or not, as the producer's own journal has it. ``hidden``: changed messages that
-    cannot show. ``unclear``: what shows only if the journal has what the application was not
-    told. ``unsure``: the cells of a lost host whose claims may or may not have been
-    reported. ``gone``: losses of which nothing is upstream any more. ``young``: messages that came
-    just before their topic was deleted. ``messages``: how many there are on each edge."""
+    partition, sequence) of messages that are in no log, and whose delivery report a killed
+    application never got: a LOSS or not, as the producer's own journal has it. ``hidden``: changed
+    messages that cannot show. ``unclear``: what shows only if the journal holds what was not
+    reported to the application. ``unsure``: the cells of a lost host whose claims may or may not
+    have been reported. ``gone``: losses of which nothing is upstream any more. ``young``: messages
+    that came just before their topic was deleted. ``messages``: the number on each edge."""
 
     cells: set[Cell] = field(default_factory=set[Cell])
     items: set[Finding] = field(default_factory=set[Finding])
@@ -183,8 +183,8 @@ def expect_gone(found: Expectation, home: str, old: Log, now: Log, young: Set[Me
 
 
 def expect_repeats(found: Expectation, edge: str, doubtful: Set[MessageId]) -> None:
-    """What a killed member of the group of this edge had in hand comes again: whether it had gone
-    beyond it, so that it was processed twice, nobody can say."""
+    """The group is given again what a killed member of it had in flight. Whether the member had
+    processed it, so that it is processed twice, cannot be known."""
     unclear = {
         item
         for item in found.items
@@ -221,9 +221,9 @@ def expect_skew(found: Expectation, books: Iterable[Book], before: int, window_m
 
 
 def _doubt(found: Expectation, host: LostHost, window_ms: int) -> None:
-    """What a lost host sent last was perhaps never reported: whether it shows as UNCLAIMED, and a
-    loss as one, nobody can say. What it had reported long before has to be right; on a busy machine
-    its last report may be older than reports should ever be."""
+    """What a lost host sent last was perhaps never reported, so it may show as UNCLAIMED or not,
+    and a loss of it may show or not. What it had reported long before has to be right. On a busy
+    machine its last report may be older than reports should ever be."""
     edge = f"producer-to-{host.cluster}"
     found.unsure |= {
         cell
@@ -286,8 +286,8 @@ class _Blocks:
         copies: Sequence[Seen],
         doubtful: bool,
     ) -> None:
-        """One message upstream, and what of it is downstream. ``doubtful``: whether upstream knows
-        that it is there, nobody can say."""
+        """One message upstream, and its copies downstream. ``doubtful``: upstream may know or not
+        that it has the message."""
         block = (cell, sequence // BLOCK)
         if doubtful:
             self._doubtful.add(block)
