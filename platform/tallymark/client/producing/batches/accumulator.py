@@ -178,8 +178,11 @@ class Accumulator:
                         taken, size = records.fitting(start, most, batch.room, queue, stamped)
                     records.put(batch, start, taken, _clock)
                     batch.room -= size
-                    left = len(records) - start - taken
-                    full = self._seal_if_full(queue, batch, need, grows=False, full=left > 0)
+                    full = start + taken < len(records)
+                    if full:
+                        queue.seal()
+                    else:
+                        full = self._seal_if_full(queue, batch, need, grows=False)
                     break
             reserved = self.wait_for_room(queue.topic, need, block)
         if full:
@@ -219,7 +222,8 @@ class Accumulator:
     def _begin(self, queue: PartitionQueue, stamped: bool, reserved: int) -> ProducerBatch:
         # Listed before the clock is read for the record: a tick that does not see the partition
         # read its own clock earlier (ProducerInterceptor.on_tick relies on it).
-        self.handover.list_queue(queue)
+        if not queue.listed:
+            self.handover.list_queue(queue)
         now = _monotonic()
         batch = ProducerBatch(
             queue.topic,
@@ -236,18 +240,12 @@ class Accumulator:
         return batch
 
     def _seal_if_full(
-        self,
-        queue: PartitionQueue,
-        batch: ProducerBatch,
-        need: int,
-        *,
-        grows: bool = True,
-        full: bool = False,
+        self, queue: PartitionQueue, batch: ProducerBatch, need: int, *, grows: bool = True
     ) -> bool:
         """Seal the open batch if another record of ``need`` bytes would not fit into it and, where
         it ``grows``, not after growing either; whether it is sealed. Hold the queue's lock, and
         report a sealed batch to the handover after that."""
-        if not (full or batch.count > self._last) and (
+        if batch.count <= self._last and (
             batch.room >= need or (grows and self._grow(queue, batch, need))
         ):
             return False

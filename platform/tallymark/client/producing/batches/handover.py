@@ -68,8 +68,8 @@ class Handover:
             self._run_pump()
 
     def list_queue(self, queue: PartitionQueue) -> None:
-        """A batch of ``queue`` is about to begin: the pump must know the partition. Hold the
-        queue's lock."""
+        """A batch of ``queue`` is about to begin: the pump must know the partition. Does nothing
+        when it is listed. Hold the queue's lock."""
         if not queue.listed:
             queue.listed = True
             self.begun.append(queue)
