@@ -14,7 +14,7 @@ from typing import Any, Final
 from tallymark.client.producing.producer import Producer
 from tallymark.testing.broker_thread import BrokerThread
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 PLATFORM: Final = str(ROOT / "platform" / "tallymark") + "/"
 TITLE: Final = "### The producer: from `send()` to the acknowledgement"
 IO_THREAD: Final = "client/core/io_thread.py"
@@ -89,4 +89,5 @@ def test_the_thread_that_sends_does_no_io(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
         here, _ = traced(broker.bootstrap_servers)
     files = {name for stack in here.seen for name in stack}
+    assert "client/producing/batches/accumulator.py" in files
     assert not [name for name in files if name.startswith(("net/", "protocol/wire/"))]
