@@ -104,7 +104,7 @@ def test_somewhere_means_that_there_is_a_name(acls: list[Acl], operation: Operat
         assert rules.may_somewhere("User:ann", "10.0.0.1", operation, T)
 
 
-def test_nothing_is_allowed_without_an_checked_acl() -> None:
+def test_nothing_is_allowed_without_an_entry() -> None:
     assert not may([])
     assert AclRules([], open_without_entries=True).may("User:ann", "h", R.READ, T, "clicks")
     assert AclRules([], {"User:ann"}).may("User:ann", "h", R.READ, T, "clicks")
