@@ -1,4 +1,6 @@
 """What runs beside requests: retention, flushing and compaction.
 
-Read :mod:`.housekeeping` first, then :mod:`.cleaner`, whose work :mod:`.cleaner_process` does.
+Read :mod:`.housekeeping` first. Then compaction: :mod:`.cleaner` chooses a log,
+:mod:`.cleaner_turns` shares out time and memory, :mod:`.cleaner_process` does the work and
+:mod:`.cleaner_offsets` remembers how far each log is clean.
 """

@@ -1,4 +1,5 @@
-"""The trail of administrators: what they changed, as lines of a file and records of a topic.
+"""The admin trail: what administrators changed, as lines of a file and records of a topic.
 
-Read :mod:`.entries` (what a request changes, pure) first, then :mod:`.trail`.
+Read :mod:`.entries` (what a request changes, pure) first, then :mod:`.trail`, which writes
+the lines and owns the file.
 """

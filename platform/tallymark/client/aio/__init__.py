@@ -1,1 +1,5 @@
-"""The faces for coroutines, over the same cores."""
+"""The clients for coroutines; they use the same cores as the clients for threads.
+
+Read :mod:`.producer` first, then :mod:`.consumer`, whose blocking calls :mod:`.worker` makes in a
+thread.
+"""

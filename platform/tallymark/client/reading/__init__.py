@@ -1,1 +1,5 @@
-"""Reading without a group: the simple consumer, fetching, what a fetch answers."""
+"""Reading without a group: the simple consumer, fetching, and what a fetch returns.
+
+Read :mod:`.simple_consumer` first, then :mod:`.fetched` (positions and results), :mod:`.fetching`
+and :mod:`.fetch_request`.
+"""

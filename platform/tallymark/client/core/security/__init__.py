@@ -1,1 +1,5 @@
-"""How a client logs in and whom it trusts."""
+"""How a client logs in, and which brokers it trusts.
+
+Read :mod:`.security` first (the settings and their checks). :mod:`.properties`,
+:mod:`.deployment` and :mod:`.http` make these settings from other forms.
+"""
