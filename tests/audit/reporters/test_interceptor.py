@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptors.producer_interceptor import (
-    BatchTally,
     ProducerContext,
     ProducerInterceptor,
 )

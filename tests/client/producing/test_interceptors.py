@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptors import chain as interceptor_chain
 from tallymark.client.producing.interceptors.chain import load_interceptors
 from tallymark.client.producing.interceptors.producer_interceptor import (
-    BatchTally,
     ProducerContext,
     ProducerInterceptor,
 )

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.delivery import Delivery
-from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
+from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.client.producing.interceptors.queue_interceptor import (
     EventKind,
     OutgoingRecord,

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tallymark.client.producing.batches.append_outcome import REFUSED_BEFORE_APPEND, may_be_appended
 from tallymark.client.producing.batches.batch import Identity, ProducerBatch
 from tallymark.client.producing.batches.pipeline import Pipeline, Verdict
-from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
+from tallymark.client.producing.batches.tally import BatchTally
+from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.client.producing.producer import Producer
 from tallymark.errors import (
     CODES,

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.delivery import RecordMetadata
-from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
+from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark_audit.events.claim_book import ClaimBook, fold
 from tallymark_audit.events.event_codec import decode_event
 from tallymark_audit.events.events import AuditEvent

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
+from tallymark.client.producing.batches.tally import BatchTally
 from tallymark_audit.model.ranges import Range, RangeSet
 from tallymark_audit.reporters.adapters.record_path import (
     DeliveryReport,

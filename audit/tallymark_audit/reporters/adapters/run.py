@@ -18,7 +18,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
+from tallymark.client.producing.batches.tally import BatchTally
+from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.clock import now_ms
 from tallymark_audit.reporters.adapters.partition_tracker import Drained, PartitionTracker
 from tallymark_audit.reporters.adapters.record_path import StampOrigin

@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
+from tallymark.client.producing.batches.tally import BatchTally
+from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.errors import CODES, KafkaError
 from tallymark_audit.events.audit_topic import RETENTION_MS, AuditTopic
 from tallymark_audit.events.event_codec import encode_event

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
+from tallymark.client.producing.batches.tally import BatchTally
+from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.deployment import Deployment, find_settings, load
 from tallymark.errors import UserError
 from tallymark_audit.events.audit_topic import RETENTION_MS

@@ -17,7 +17,8 @@ from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.io_thread import IoThread
 from tallymark.client.core.security.deployment import connection_settings, security_settings
 from tallymark.client.core.security.security import client_security
-from tallymark.client.producing.interceptors.producer_interceptor import BatchTally, ProducerContext
+from tallymark.client.producing.batches.tally import BatchTally
+from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.client.producing.producer import Producer
 from tallymark.deployment import Cluster as ClusterSettings
 from tallymark.errors import CODES, KafkaError, TimedOutError

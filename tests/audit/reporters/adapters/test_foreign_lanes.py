@@ -7,7 +7,7 @@ from itertools import islice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
+from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.reporters.adapters.partition_tracker import PartitionTracker, cut, runs

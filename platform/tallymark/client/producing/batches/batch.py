@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
+from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.delivery import OnDelivery, ProduceResult
-from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
 from tallymark.protocol.records.column_writer import Columns, RunningHeader, encode_columns
 from tallymark.protocol.records.compression import codec_number, compress
 from tallymark.protocol.records.writer import batch_header

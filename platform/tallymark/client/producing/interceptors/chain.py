@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
 from typing import Final, TypeAlias
 
+from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.interceptors.producer_interceptor import (
     ENTRY_POINTS,
-    BatchTally,
     ProducerContext,
     ProducerInterceptor,
 )

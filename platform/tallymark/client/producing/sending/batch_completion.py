@@ -9,8 +9,8 @@ from typing import Final
 from tallymark.client.metrics import Metrics
 from tallymark.client.producing.batches.batch import ProducerBatch
 from tallymark.client.producing.batches.buffer_memory import BufferMemory
+from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.interceptors.chain import InterceptorChain
-from tallymark.client.producing.interceptors.producer_interceptor import BatchTally
 from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
 
