@@ -1,7 +1,7 @@
 """The rules of the house that no linter knows; a part of ``make check``.
 
 ==========  =====================================================================================
-folder      holds at most 20 .py files
+folder      holds at most 20 .py files, of tests, too
 circle      no circle of imports between files, nor between the rooms of a folder
 room        says in the docstring of its ``__init__.py`` what is in it: three lines or sentences
 long        a file has at most 350 lines
@@ -133,10 +133,16 @@ def _targets(imports: Iterator[ast.Import | ast.ImportFrom], known: set[str]) ->
 
 
 def _full_folders(modules: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
-    folders = Counter(str(Path(module.path).parent) for module in modules.values())
+    paths = [Path(module.path) for module in modules.values()]
+    paths += [file.relative_to(ROOT) for room in ("tests", "bench") for file in _files(room)]
+    folders = Counter(str(path.parent) for path in paths)
     for folder, count in folders.items():
         if count > FILES_IN_A_FOLDER:
             yield folder, f"{count} files: which of them make a room of their own?"
+
+
+def _files(room: str) -> Iterator[Path]:
+    return (ROOT / room).rglob("*.py")
 
 
 def _circles(modules: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
