@@ -35,7 +35,8 @@ class _Refusal:
 
 
 class RefusedPartitions:
-    """See the module's text. Any thread may ask :meth:`held`."""
+    """See the module's text. For the mirror's thread; the connector's threads call :meth:`held` and
+    :meth:`released`, so what is iterated over is copied first."""
 
     def __init__(self) -> None:
         self._refusals: dict[Partition, _Refusal] = {}
@@ -66,7 +67,7 @@ class RefusedPartitions:
         """The partitions that have waited long enough; they are tried from now on."""
         found = [
             partition
-            for partition, one in self._refusals.items()
+            for partition, one in list(self._refusals.items())
             if one.retry_at is not None and one.retry_at <= now
         ]
         for partition in found:
@@ -81,7 +82,7 @@ class RefusedPartitions:
 
     def released(self) -> None:
         """All partitions were given up: those that come back are read from where they wait."""
-        for one in self._refusals.values():
+        for one in list(self._refusals.values()):
             one.retry_at = None
 
     def forget(self, partition: Partition) -> None:
@@ -90,4 +91,4 @@ class RefusedPartitions:
 
     def stopped(self) -> dict[Partition, StoppedPartition]:
         """Those that are held or tried: nothing behind their offset was copied."""
-        return {partition: one.stopped for partition, one in self._refusals.items()}
+        return {partition: one.stopped for partition, one in list(self._refusals.items())}
