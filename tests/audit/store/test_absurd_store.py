@@ -141,6 +141,23 @@ def test_a_window_of_which_nothing_is_claimed_is_measured(world: World) -> None:
     Chores(world).look()
 
 
+@pytest.mark.parametrize("turn", [0, 1], ids=["dc1", "aggregate"])
+def test_an_archive_that_cannot_be_unpacked_is_shown_without_its_cells(
+    world: World, turn: int
+) -> None:
+    """The API answered 500 for the cells of all windows, and for the evidence of this one, until
+    the judges had come to it."""
+    one, chores = publisher(world, "dc1", b"a"), Chores(world)
+    both_topics(world, one)
+    victim = min(world.states("producer-to-dc1"))
+    spoil(world, "archive", victim, turn)
+    cells = [f"cells?topic=t&cluster={name}" for name in NAMES]
+    edges = ("producer-to-dc1", "dc1-to-aggregate")
+    for path in (*cells, *(f"evidence?edge={edge}&topic=t&window={victim}" for edge in edges)):
+        answer = chores.client.get(f"{PREFIX}/{path}")
+        assert answer.status_code == 200, answer.text
+
+
 @pytest.mark.parametrize("table", ["observations", "claims"])
 def test_a_window_that_cannot_be_judged_says_so_and_somebody_is_told(
     world: World, table: str

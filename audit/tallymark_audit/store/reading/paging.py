@@ -97,7 +97,7 @@ def cells(
         table.c.cluster == cluster, table.c.topic == topic, table.c.window.in_(windows)
     )
     rows = _rows(connection, query) if windows else []
-    rows += archive.packed_rows(connection, table, cluster, topic, windows)
+    rows += archive.packed_rows(connection, table, cluster, topic, windows, set())
     order = ("window", "partition", "server", "instance")
     found = [row for row in rows if row["tier"] == tier]
     return sorted(found, key=lambda row: tuple(row[name] for name in order))
@@ -152,10 +152,11 @@ def _cells_behind(
     after: Sequence[Any],
     most: int,
 ) -> list[Row]:
-    """At most one more than ``most``, unless the window is archived: it is one row, then."""
+    """At most one more than ``most``, unless the window is archived: it is one row, then. If that
+    cannot be unpacked it has no cells; the window's verdict gives the reason."""
     table = observations if tier == "cluster" else claims
     names = _CELL_KEYS[table.name]
-    if archive.packed_rows(connection, table, cluster, topic, [window]):
+    if archive.packed_rows(connection, table, cluster, topic, [window], set()):
         found = cells(connection, cluster, topic, tier, [window])
         found.sort(key=lambda row: [row[name] for name in names])
         return [row for row in found if not after or [row[name] for name in names] > list(after)]

@@ -184,7 +184,7 @@ def _cells(
     found = portion(connection, query.order_by(t.partition, t.server, t.instance), most)
     packed = [
         row
-        for row in archive.packed_rows(connection, source, cluster, topic, [window])
+        for row in archive.packed_rows(connection, source, cluster, topic, [window], set())
         if row["tier"] == tier
     ]
     if not packed:
