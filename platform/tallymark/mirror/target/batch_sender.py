@@ -3,8 +3,8 @@
 One function, :meth:`BatchSender._pump`, runs in the I/O thread whenever something may have become
 possible, and waits for nothing. :class:`~tallymark.mirror.target.queue.TargetQueue` keeps the order
 of a partition, the producer's :class:`~tallymark.client.producing.sending.dispatcher.Dispatcher`
-writes the requests. Errors that pass are retried for ever; a target that answers and keeps refusing
-is given up after :data:`PATIENCE`.
+writes the requests. Temporary errors are retried for ever. A partition whose leader answers and
+keeps refusing is given up after :data:`PATIENCE`, until :meth:`BatchSender.reopen`.
 """
 
 from __future__ import annotations
