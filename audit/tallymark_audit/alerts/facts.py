@@ -148,7 +148,7 @@ def _mark(connection: Connection, row: Row, settle: int) -> Mark:
         if not accepted:
             begun = 0
             if state in YOUNG:
-                begun = watching.judged_at(connection, mark.edge, mark.topic, window)
+                begun = watching.young_since(connection, mark.edge, mark.topic, window)
             held = f"{utc(window)} is {state}"
             return replace(mark, hole=held, hole_window=window, begun=begun)
     return mark if mark.through else replace(mark, begun=row["at"])

@@ -87,8 +87,7 @@ class World:
 
     def put(self, table: Any, *rows: dict[str, Any]) -> None:
         with self.store.write() as connection:
-            for row in rows:
-                connection.execute(table.insert().values(**row))
+            upsert(connection, table, rows)
 
     def step(self, after: int = 10 * SECOND) -> None:
         """A look, and another one that takes what the webhook said."""
@@ -344,6 +343,28 @@ def test_late_records_that_are_settling_do_not_stall_a_watermark(world: World) -
     (alert,) = world.posts[0]["alerts"]
     assert alert["labels"]["alertname"] == "TallymarkWatermarkStalled"
     assert "is SETTLING" in alert["annotations"]["description"]
+
+
+def test_an_alarm_whose_window_is_counted_again_goes_on(world: World) -> None:
+    """A host's clock was twenty minutes behind, and one of its windows was LOSS: the watermark had
+    stalled there. The collector was started again and found that the mirror had more to copy of the
+    window, so it was SETTLING for three seconds, and LOSS again. The alert was taken back and fired
+    a second time."""
+    old = world.now - 1_200_000
+    mark = {"edge": EDGE, "topic": "clicks", "through": old, "horizon": world.now, "at": world.now}
+    for state in (State.SETTLING, State.LOSS, State.SETTLING, State.SETTLING):
+        missing = int(state is State.LOSS)
+        world.record(Verdict(EDGE, "clicks", old, state, claimed=5, missing=missing))
+        world.put(watermarks, {**mark, "holes": [[old, str(state), False]]})
+        world.step(2_000)
+        world.step(INTERVAL)
+    stalled = [one for one in world.rows() if one[0] == "WatermarkStalled"]
+    assert [status for _, status, *_ in stalled] == ["firing"]
+    world.record(Verdict(EDGE, "clicks", old, State.COMPLETE, claimed=5, observed=5))
+    world.put(watermarks, {**mark, "through": world.now, "holes": []})
+    world.step(2_000)
+    stalled = [one for one in world.rows() if one[0] == "WatermarkStalled"]
+    assert [status for _, status, *_ in stalled] == ["resolved"]
 
 
 @pytest.mark.parametrize("make", ["sqlite", "postgresql"], indirect=True)

@@ -136,3 +136,19 @@ def test_a_broken_crc_is_of_one_batch_and_the_truth_reads_around_it(tmp_path: Pa
     left = found[SenderRun(TOPIC, 0, SERVER, INSTANCE.hex())].keys()
     gone = range(rotten.offset, rotten.offset + RECORDS)
     assert left == set(range(IN_SEGMENT, 2 * IN_SEGMENT)) - set(gone)
+
+
+def test_behind_a_segments_last_batch_stands_the_next_segment(tmp_path: Path) -> None:
+    """A segment had two batches, and the second was broken. The truth had nothing behind it, so it
+    asked for fourteen windows that cannot be known, where the audit had rightly named one."""
+    partition = partition_in(tmp_path, 10**6)
+    segment = second(partition)
+    halves = split_batches(segment.read_bytes())[:2]
+    segment.write_bytes(b"".join(bytes(batch.data) for batch in halves))
+    rotten = at_rest.break_crc(segment, random.Random(1))
+    assert rotten.offset == IN_SEGMENT + RECORDS
+    assert rotten.behind == (2 * IN_SEGMENT + RECORDS - 1) * 100
+    for later in sorted(partition.glob("*.log"))[2:]:
+        later.unlink()
+    segment.write_bytes(b"".join(bytes(batch.data) for batch in halves))
+    assert at_rest.break_crc(segment, random.Random(1)).behind == 2**63 - 1

@@ -27,6 +27,7 @@ from tallymark_audit.store.schema.tables import (
     progress,
     reporters,
     runs,
+    verdict_history,
     verdicts,
     watermarks,
 )
@@ -146,15 +147,23 @@ def marks(connection: Connection, edges: Collection[str]) -> list[Row]:
     return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def judged_at(connection: Connection, edge: str, topic: str, window: int) -> int:
-    """When (ms) the verdict that holds for the window was last revised; 0 if there is none."""
-    query = select(func.max(verdicts.c.judged_at)).where(
-        verdicts.c.edge == edge,
-        verdicts.c.topic == topic,
-        verdicts.c.window == window,
-        effective(),
+def young_since(connection: Connection, edge: str, topic: str, window: int) -> int:
+    """Since when (ms) a window that is OPEN or SETTLING is so. 0: it had an alarm since it was last
+    good, or there is no verdict. An alarm whose window is counted again has not ended by that."""
+    past = verdict_history.c
+    query = select(past.state, past.judged_at).where(
+        past.edge == edge, past.topic == topic, past.window == window
     )
-    return connection.scalar(query) or 0
+    since = 0
+    for state, at in connection.execute(
+        query.order_by(past.judged_at.desc(), past.revision.desc())
+    ):
+        if state in _GOOD:
+            break
+        if state not in _YOUNG:
+            return 0
+        since = at
+    return since
 
 
 def silent_reporters(connection: Connection, cluster: str, silence_ms: int) -> list[Silent]:

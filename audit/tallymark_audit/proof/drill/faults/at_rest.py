@@ -93,8 +93,16 @@ def break_crc(segment: Path, chance: random.Random) -> Rotten:
     place = start + HEADER_SIZE + (batch.header.size - HEADER_SIZE) // 2
     data[place] ^= 0x10
     segment.write_bytes(data)
-    behind = [one.header.max_timestamp for one in found[number + 1 : number + 2]]
+    behind = [one.header.max_timestamp for one in _behind(segment, found, number)[:1]]
     return Rotten(segment, tuple(batch.records()), before.header.max_timestamp, *behind)
+
+
+def _behind(segment: Path, found: list[Batch], number: int) -> list[Batch]:
+    """The batches behind that one, of the next segment where it is the segment's last."""
+    if number + 1 < len(found):
+        return found[number + 1 :]
+    later = [one for one in sorted(segment.parent.glob("[0-9]*.log")) if one > segment]
+    return _batches(later[0]) if later else []
 
 
 def _batches(segment: Path) -> list[Batch]:
