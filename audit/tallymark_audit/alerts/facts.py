@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.alerts.rules import Facts, Mark
-from tallymark_audit.collector.judging.window_facts import SettleTimes
+from tallymark_audit.collector.judging.horizons import Horizons
 from tallymark_audit.judge.hops import Hop
 from tallymark_audit.judge.states import State
 from tallymark_audit.model.cells import Edge
@@ -26,9 +26,9 @@ from tallymark_audit.store.schema.rows import Row, holes_of
 
 MAX_DISAGREEMENTS = 1000
 OF_LATE_MS = 600_000
+"""For so long after its last record an overflow is an alert."""
 DAMAGE_TOLD_MS = 86_400_000
 """For so long a batch that cannot be read is an alert: later it will not be mended any more."""
-"""For so long after its last record an overflow is an alert."""
 YOUNG = (str(State.OPEN), str(State.SETTLING))
 """States of a window that holds a watermark and need not be wrong: late records re-opened it."""
 
@@ -131,27 +131,29 @@ def _marks_behind(
     """The watermarks that may have stalled: only their settle time is needed."""
     by_name = {edge.name: edge for edge in edges}
     patience = audit.window_ms + audit.settle_min_ms + audit.alerts.stalled_ms
-    found: list[Mark] = []
-    settle: dict[str, SettleTimes] = {}
-    for row in watching.marks(connection, by_name):
-        if now - row["through"] > patience:
-            name = row["edge"]
-            if name not in settle:
-                settle[name] = SettleTimes(connection, Hop(by_name[name], ()), audit, now)
-            found.append(_mark(connection, row, settle[name].of(row["topic"])))
-    return found
+    horizons = Horizons(connection, audit, now)
+    return [
+        _mark(horizons, Hop(by_name[row["edge"]], ()), row)
+        for row in watching.marks(connection, by_name)
+        if now - row["through"] > patience
+    ]
 
 
-def _mark(connection: Connection, row: Row, settle: int) -> Mark:
-    mark = Mark(row["edge"], row["topic"], row["through"], settle)
+def _mark(horizons: Horizons, hop: Hop, row: Row) -> Mark:
+    topic, through, window_ms = row["topic"], row["through"], horizons.settings.window_ms
+    mark = Mark(hop.edge.name, topic, through, horizons.settle_ms(hop, topic))
     for window, state, accepted in holes_of(row):
         if not accepted:
             begun = 0
             if state in YOUNG:
-                begun = watching.young_since(connection, mark.edge, mark.topic, window)
+                begun = watching.young_since(horizons.connection, mark.edge, topic, window)
             held = f"{utc(window)} is {state}"
             return replace(mark, hole=held, hole_window=window, begun=begun)
-    return mark if mark.through else replace(mark, begun=row["at"])
+    if not through or horizons.counted(hop, topic) - through > window_ms:
+        # Nothing was counted yet; or only a reporter is behind, by the clock of its host, which may
+        # be slow. Such a watermark moves, and its row is written again each time.
+        return replace(mark, begun=row["at"])
+    return mark
 
 
 def find_disagreements(connection: Connection, edges: Collection[str]) -> list[WrongWindows]:

@@ -367,6 +367,33 @@ def test_an_alarm_whose_window_is_counted_again_goes_on(world: World) -> None:
     assert [status for _, status, *_ in stalled] == ["resolved"]
 
 
+@pytest.mark.parametrize("behind", ["reporter", "counter"])
+def test_a_reporter_whose_clock_is_slow_does_not_stall_a_watermark(
+    world: World, behind: str
+) -> None:
+    """A host's clock was twenty minutes behind, so its producer had reported up to a time that was
+    twenty minutes past: the watermark moved on there, two seconds every two seconds. An alert said
+    that it had stalled, until a window held it that was settling; then it was taken back. A
+    reporter that moves nothing on is still an alert, and so is a counter that is behind."""
+    old = world.now - 1_200_000
+    mark = {"edge": "producer-to-aggregate", "topic": "clicks", "holes": []}
+    counter = {"cluster": "aggregate", "topic": AUDIT_TOPIC, "partition": 0}
+    for step in range(3):
+        through = {"through": old + step * 2_000, "horizon": old + step * 2_000, "at": world.now}
+        world.put(watermarks, {**mark, **through})
+        counted = world.now if behind == "reporter" else old + step * 2_000
+        for topic in (AUDIT_TOPIC, "clicks"):
+            world.put(progress, {**counter, "topic": topic, "counted_through": counted})
+        world.step(2_000)
+    found = [(rule, status) for rule, status, _ in world.rows()]
+    assert found == ([("WatermarkStalled", "firing")] if behind == "counter" else [])
+    for topic in (AUDIT_TOPIC, "clicks"):
+        moved = {"counted_through": world.now + 700_000} if behind == "reporter" else {}
+        world.put(progress, {**counter, "topic": topic, "counted_through": old, **moved})
+    world.step(700_000)
+    assert [rule for rule, *_ in world.rows()] == ["WatermarkStalled"]
+
+
 @pytest.mark.parametrize("make", ["sqlite", "postgresql"], indirect=True)
 def test_retention_that_is_about_to_eat_what_was_not_mirrored(world: World) -> None:
     spot = {"topic": "clicks", "partition": 0}

@@ -34,17 +34,26 @@ class Horizons:
         """Up to when (ms) every counter of the topic on the hop has counted and every reporter has
         reported, less the time that windows are left to settle."""
         edge = hop.edge
-        known: Known = {cluster: self.topics(cluster) for cluster in hop.clusters()}
-        counted = [self._through(place) for side in hop.sides(topic, known) for place in side]
-        if edge.name not in self._settle:
-            self._settle[edge.name] = SettleTimes(self.connection, hop, self.settings, self.now)
-        horizon = min(self.now, *counted) - self._settle[edge.name].of(topic)
+        horizon = self.counted(hop, topic)
         if edge.kind == "producer":
             if edge.downstream not in self._reported:
                 told = facts.reported_through(self.connection, edge.downstream)
                 self._reported[edge.downstream] = told
             horizon = min([horizon, *self._reported[edge.downstream].get(topic, ())])
         return max(0, horizon)
+
+    def counted(self, hop: Hop, topic: str) -> int:
+        """The same for the counters alone."""
+        known: Known = {cluster: self.topics(cluster) for cluster in hop.clusters()}
+        counted = [self._through(place) for side in hop.sides(topic, known) for place in side]
+        return min(self.now, *counted) - self.settle_ms(hop, topic)
+
+    def settle_ms(self, hop: Hop, topic: str) -> int:
+        """How long windows of the topic on the hop are left to settle."""
+        if hop.edge.name not in self._settle:
+            settle = SettleTimes(self.connection, hop, self.settings, self.now)
+            self._settle[hop.edge.name] = settle
+        return self._settle[hop.edge.name].of(topic)
 
     def topics(self, cluster: str) -> frozenset[str]:
         """The topics that the cluster's collector knows."""
