@@ -17,7 +17,7 @@ import struct
 from typing import Final
 
 from tallymark.errors import RemoteProtocolError
-from tallymark.net.limits.request_memory import Owner, RequestMemory
+from tallymark.net.limits.request_memory import MemoryOwner, RequestMemory
 
 SCRATCH_BYTES: Final = 256 * 1024
 _SIZE: Final = struct.Struct(">i")
@@ -56,7 +56,7 @@ class Inbox:
 
     def __init__(
         self,
-        owner: Owner,
+        owner: MemoryOwner,
         scratch: memoryview,
         memory: RequestMemory,
         max_size: int,

@@ -10,7 +10,7 @@ import pytest
 from eventually import eventually
 
 from tallymark.client.consuming.brokers import BrokerLink
-from tallymark.client.consuming.fetcher import Fetcher, FetchSettings
+from tallymark.client.consuming.fetcher import FetcherThread, FetchSettings
 from tallymark.client.consuming.stream import Gate, Stream
 from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.core.metadata import TopicInfo
@@ -99,7 +99,7 @@ class Setting:
         self.gaps: list[Gap] = []
         self.errors: list[Exception] = []
         settings = FetchSettings(policy, 1 << 20, 10, 1, self.gaps.append)
-        self.fetcher = Fetcher(
+        self.fetcher = FetcherThread(
             self.link, self.streams, self.gate, self.room, settings, self.errors.append
         )
         self.link.learn(["h:1"])
@@ -228,7 +228,7 @@ def test_a_callback_that_fails_changes_nothing() -> None:
 
     setting = Setting()
     settings = FetchSettings("smallest", 1 << 20, 10, 1, fail)
-    setting.fetcher = Fetcher(
+    setting.fetcher = FetcherThread(
         setting.link, setting.streams, setting.gate, setting.room, settings, setting.errors.append
     )
     for its in running(setting):

@@ -30,7 +30,7 @@ from typing import Final
 from tallymark.broker.fetch_sessions import FetchSession, grouped
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.requests.fetch_response import error_response, response_of
-from tallymark.broker.requests.fetch_round import FetchRound, Wanted, length_of, resolve
+from tallymark.broker.requests.fetch_round import FetchPartition, FetchRound, length_of, resolve
 from tallymark.broker.requests.registry import register_raw
 from tallymark.broker.security.quota_charge import charge_quota
 from tallymark.broker.state import BrokerState
@@ -89,7 +89,7 @@ class _Fetching:
         self._new_id = 0
         """Id of the session that the reader is to get, 0 for none."""
         self._asked: list[tuple[Topic, Ask]] = []
-        self._wanted: list[Wanted] = []
+        self._wanted: list[FetchPartition] = []
 
     def continue_session(self) -> None:
         """Find what is asked for: in the session that the request continues, or in the request.

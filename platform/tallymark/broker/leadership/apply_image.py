@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from uuid import UUID
 
 from tallymark.broker.groups.shards import GroupShards
-from tallymark.broker.leadership.open_logs import Failed, LogOpener, Opened, Wanted
+from tallymark.broker.leadership.open_logs import Failed, LogOpener, Opened, PartitionToOpen
 from tallymark.broker.metadata.image import MetadataImage, TopicImage
 from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import TopicTraffic
@@ -100,7 +100,9 @@ class Leadership:
                     # At once, so that a fetch woken by this gets the error of a topic that is gone.
                     self._partitions.image = self._partitions.image.without_topic(name)
 
-    def _to_open(self, changed: Iterable[TopicImage], before: MetadataImage) -> Iterable[Wanted]:
+    def _to_open(
+        self, changed: Iterable[TopicImage], before: MetadataImage
+    ) -> Iterable[PartitionToOpen]:
         for topic in changed:
             had = before.topics.get(topic.name)
             same = had is not None and had.topic_id == topic.topic_id
@@ -108,9 +110,9 @@ class Leadership:
             for index, partition in enumerate(topic.partitions):
                 ours = partition.leader == self._node_id
                 if ours and self._partitions.get(topic.name, index) is None:
-                    yield Wanted(topic, index, self._applied_once and index >= known)
+                    yield PartitionToOpen(topic, index, self._applied_once and index >= known)
 
-    def _offline(self, image: MetadataImage) -> Iterable[Wanted]:
+    def _offline(self, image: MetadataImage) -> Iterable[PartitionToOpen]:
         """What could not be opened before is tried again with every image."""
         for name, index in self._partitions.offline():
             topic = image.topics.get(name)
@@ -119,7 +121,7 @@ class Leadership:
                 and index < len(topic.partitions)
                 and topic.partitions[index].leader == self._node_id
             ):
-                yield Wanted(topic, index, False)
+                yield PartitionToOpen(topic, index, False)
 
     async def stop(self) -> None:
         """Load no more, remove no more files: what is left of them goes at the next start."""
@@ -130,7 +132,7 @@ class Leadership:
             task.cancel()
         await asyncio.gather(*self._loading, return_exceptions=True)
 
-    async def _open(self, wanted: list[Wanted]) -> None:
+    async def _open(self, wanted: list[PartitionToOpen]) -> None:
         """Open, become leader, and note the epoch: each step for all partitions at once."""
         wanted = list({(each.topic.name, each.index): each for each in wanted}.values())
         if not wanted:

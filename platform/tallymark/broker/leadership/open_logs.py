@@ -24,7 +24,7 @@ _FLUSHERS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PartitionToOpen:
     """A partition to be opened; ``is_new``: the topic has it since this very image."""
 
     topic: TopicImage
@@ -39,7 +39,7 @@ class Wanted:
 class Opened:
     """Its log, and on what grounds we claim to lead it."""
 
-    wanted: Wanted
+    wanted: PartitionToOpen
     log: Log
     claim: LeadershipClaim
 
@@ -48,7 +48,7 @@ class Opened:
 class Failed:
     """Why a partition cannot be led; ``error`` was not logged yet."""
 
-    wanted: Wanted
+    wanted: PartitionToOpen
     error: TallymarkError
 
 
@@ -63,7 +63,7 @@ class LogOpener:
         self._manager = manager
         self._now_ms = now_ms
 
-    def open(self, wanted: Sequence[Wanted]) -> tuple[list[Opened], list[Failed]]:
+    def open(self, wanted: Sequence[PartitionToOpen]) -> tuple[list[Opened], list[Failed]]:
         """The logs of the partitions, new ones where there are none."""
         opened: list[Opened] = []
         failed: list[Failed] = []
@@ -105,7 +105,7 @@ class LogOpener:
             log.error("log not deleted partition=%s: %s", key, error)
         return not failed
 
-    def _open(self, wanted: Wanted, config: LogConfig) -> Opened:
+    def _open(self, wanted: PartitionToOpen, config: LogConfig) -> Opened:
         topic, index = wanted.topic, wanted.index
         there = self._manager.topic_id(topic.name, index)
         if there is not None and there != topic.topic_id:

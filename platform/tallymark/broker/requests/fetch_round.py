@@ -27,7 +27,7 @@ from tallymark.protocol.wire.fetch import Ask, Found, PlainFetch, Topic
 _FIRST_WITH_ZSTD: Final = 10
 
 
-class Wanted(NamedTuple):
+class FetchPartition(NamedTuple):
     """One partition of a request: the partition, or why there is none."""
 
     topic: Topic
@@ -38,9 +38,9 @@ class Wanted(NamedTuple):
 
 def resolve(
     state: BrokerState, connection: Connection, asked: Iterable[tuple[Topic, Ask]]
-) -> list[Wanted]:
+) -> list[FetchPartition]:
     """Find what is asked for, in its order, and whether ``connection`` may read it."""
-    wanted: list[Wanted] = []
+    wanted: list[FetchPartition] = []
     topic: Topic | None = None
     name, refused = "", None
     for each, ask in asked:
@@ -51,7 +51,7 @@ def resolve(
                 require(state.authorizer, connection, Operation.READ, ResourceType.TOPIC, name)
             except KafkaError as error:
                 refused = error
-        wanted.append(Wanted(each, name, ask, refused or _find(state, name, ask.partition)))
+        wanted.append(FetchPartition(each, name, ask, refused or _find(state, name, ask.partition)))
     return wanted
 
 
@@ -74,7 +74,7 @@ class FetchRound:
         state: BrokerState,
         request: PlainFetch,
         version: int,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[FetchPartition],
         listener: str,
         wait: bool,
     ) -> None:
@@ -104,7 +104,7 @@ class FetchRound:
         if size >= request.min_bytes:
             self.complete = True
 
-    def _read(self, item: Wanted, room: int, *, first: bool) -> Found:
+    def _read(self, item: FetchPartition, room: int, *, first: bool) -> Found:
         partition, ask = item.found, item.ask
         if isinstance(partition, KafkaError):
             raise partition
@@ -130,12 +130,12 @@ class FetchRound:
             data,
         )
 
-    def _cold(self, item: Wanted) -> Found:
+    def _cold(self, item: FetchPartition) -> Found:
         assert isinstance(item.found, Partition)
         self.cold.append((item.found.log, item.ask.fetch_offset))
         return Found(item.ask.partition, 0, -1, -1, -1, b"")
 
-    def _diverges(self, item: Wanted, partition: Partition) -> bool:
+    def _diverges(self, item: FetchPartition, partition: Partition) -> bool:
         """Whether the reader has read what was cut since (KIP-595): then the response has the end
         of the epoch that it knows, and no records. OFFSET_OUT_OF_RANGE where that is not known."""
         ask, log = item.ask, partition.log
@@ -151,7 +151,7 @@ class FetchRound:
         self.complete = True
         return True
 
-    def _failed(self, item: Wanted, error: KafkaError) -> Found:
+    def _failed(self, item: FetchPartition, error: KafkaError) -> Found:
         index = item.ask.partition
         hint = leader_hint(self._state.partitions, item.name, index, error, self._listener)
         if hint is not None:

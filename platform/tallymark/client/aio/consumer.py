@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from tallymark.client.aio.settings import settings_of
-from tallymark.client.aio.worker import Worker
+from tallymark.client.aio.worker import SingleThreadExecutor
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.consuming.stream import Stream
 from tallymark.client.core.calls import outcome_of, start_thread
@@ -64,7 +64,7 @@ class AsyncConsumer:
         self._settings = settings
         self._subscription: tuple[tuple[str, ...], str | None, str | None] | None = None
         self._max_poll_records = 500
-        self._worker = Worker(f"consumer {settings.get('group', '')}")
+        self._worker = SingleThreadExecutor(f"consumer {settings.get('group', '')}")
         self._lock = threading.Lock()
         self._starting: Future[tuple[ConsumerConnector, Stream]] | None = None
         self._closing: Future[None] | None = None

@@ -13,7 +13,7 @@ from tallymark.errors import ClosedError
 T = TypeVar("T")
 
 
-class Worker:
+class SingleThreadExecutor:
     """Starts with its first job and ends with :meth:`stop`."""
 
     def __init__(self, name: str) -> None:

@@ -13,7 +13,7 @@ from tallymark.client.connector.group_protocols import GroupProtocol
 from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.coordination import Parts
-from tallymark.client.consuming.fetcher import Fetcher, FetchSettings
+from tallymark.client.consuming.fetcher import FetcherThread, FetchSettings
 from tallymark.client.consuming.hooks import Hooks
 from tallymark.client.consuming.rewind import Rewinder
 from tallymark.client.consuming.settings import ConsumerSettings
@@ -81,7 +81,9 @@ class Engine:
             settings.on_gap,
             settings.range_policy,
         )
-        self._fetcher = Fetcher(link, self.streams, gate, room, fetch_settings, shared.on_error)
+        self._fetcher = FetcherThread(
+            link, self.streams, gate, room, fetch_settings, shared.on_error
+        )
         self.rewinder = Rewinder(link, shared.positions, self.streams, self._fetcher)
         self.coordination = shared.protocol.coordinate(
             Parts(

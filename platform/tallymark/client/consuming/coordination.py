@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.commit import OffsetCommitter
-from tallymark.client.consuming.fetcher import Fetcher
+from tallymark.client.consuming.fetcher import FetcherThread
 from tallymark.client.consuming.stream import Gate, Stream
 from tallymark.client.consuming.subscription_state import SubscriptionState
 from tallymark.coordination.consumers.subscriptions import Subscription
@@ -27,7 +27,7 @@ class Parts:
     """Topic to the number of its first stream, where topics have streams of their own."""
     gate: Gate
     link: BrokerLink
-    fetcher: Fetcher
+    fetcher: FetcherThread
     positions: SubscriptionState
     committer: OffsetCommitter
     before_release: Callable[[], Mapping[TopicPartition, int]] | None

@@ -64,7 +64,7 @@ class FetchSettings:
     """The policy for positions that the log does not have; "": auto_offset_reset."""
 
 
-class Fetcher:
+class FetcherThread:
     """See the module. ``room`` is set by streams that have room again, and by us."""
 
     def __init__(

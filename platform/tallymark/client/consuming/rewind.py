@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tallymark.client.consuming.brokers import BrokerLink
-from tallymark.client.consuming.fetcher import Fetcher
+from tallymark.client.consuming.fetcher import FetcherThread
 from tallymark.client.consuming.reset import POLICIES
 from tallymark.client.consuming.stream import Stream
 from tallymark.client.consuming.subscription_state import PartitionProgress, SubscriptionState
@@ -28,7 +28,7 @@ class Rewinder:
         link: BrokerLink,
         positions: SubscriptionState,
         streams: Sequence[Stream],
-        fetcher: Fetcher,
+        fetcher: FetcherThread,
     ) -> None:
         self._link = link
         self._positions = positions

@@ -22,7 +22,7 @@ TIMES: Final = 3
 CRC does not hold: it may have been damaged on the way."""
 
 
-class Found(Protocol):
+class FetchedBatches(Protocol):
     """What is used of a fetch."""
 
     @property
@@ -31,7 +31,7 @@ class Found(Protocol):
     def left_out(self) -> Sequence[Batch]: ...
 
 
-Fetch = Callable[[int], Found]
+Fetch = Callable[[int], FetchedBatches]
 """Reads from an offset on, with CRCs checked. CorruptMessageError: the first batch is broken."""
 
 
@@ -107,6 +107,6 @@ def _sound(at: int, bad: int, fetch: Fetch) -> int | None:
     return None if first is None or first <= bad else first
 
 
-def _first(found: Found) -> int | None:
+def _first(found: FetchedBatches) -> int | None:
     offsets = [batch.header.base_offset for batch in (*found.batches, *found.left_out)]
     return min(offsets, default=None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Owner(Protocol):
+class MemoryOwner(Protocol):
     """A connection that asks for memory."""
 
     def memory_granted(self) -> None:
@@ -27,15 +27,15 @@ class RequestMemory:
         self.limit = limit
         self.held = 0
         """Bytes that requests hold now."""
-        self._beyond: Owner | None = None
-        self._waiting: dict[Owner, int] = {}
+        self._beyond: MemoryOwner | None = None
+        self._waiting: dict[MemoryOwner, int] = {}
 
     @property
     def waiting(self) -> int:
         """How many wait for memory."""
         return len(self._waiting)
 
-    def take(self, owner: Owner, size: int) -> bool:
+    def take(self, owner: MemoryOwner, size: int) -> bool:
         """Count ``size`` more bytes for ``owner``. False: there is no room; it is called back,
         the bytes are then counted."""
         if self._fits(owner, size) and (not self._waiting or self._beyond is owner):
@@ -44,7 +44,7 @@ class RequestMemory:
         self._waiting[owner] = size
         return False
 
-    def give_back(self, owner: Owner, size: int) -> None:
+    def give_back(self, owner: MemoryOwner, size: int) -> None:
         """``owner`` holds ``size`` bytes less."""
         self.held -= size
         if self._beyond is owner or not self.held:
@@ -56,16 +56,16 @@ class RequestMemory:
             self._grant(waiting, wanted)
             waiting.memory_granted()
 
-    def forget(self, owner: Owner) -> None:
+    def forget(self, owner: MemoryOwner) -> None:
         """``owner`` does not wait any more."""
         self._waiting.pop(owner, None)
 
-    def _fits(self, owner: Owner, size: int) -> bool:
+    def _fits(self, owner: MemoryOwner, size: int) -> bool:
         if self.limit is None or self.held + size <= self.limit:
             return True
         return self._beyond is None or self._beyond is owner
 
-    def _grant(self, owner: Owner, size: int) -> None:
+    def _grant(self, owner: MemoryOwner, size: int) -> None:
         self.held += size
         if self.limit is not None and self.held > self.limit:
             self._beyond = owner
