@@ -26,8 +26,8 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from tallymark.client.aio.executor import SingleThreadExecutor
 from tallymark.client.aio.settings import settings_of
-from tallymark.client.aio.worker import SingleThreadExecutor
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.consuming.stream import Stream
 from tallymark.client.core.calls import outcome_of, start_thread
