@@ -361,6 +361,9 @@ def test_an_alarm_whose_window_is_counted_again_goes_on(world: World) -> None:
     stalled = [one for one in world.rows() if one[0] == "WatermarkStalled"]
     assert [status for _, status, *_ in stalled] == ["firing"]
     world.record(Verdict(EDGE, "clicks", old, State.COMPLETE, claimed=5, observed=5))
+    world.step(2_000)  # the watermark's row is written later than the verdict
+    stalled = [one for one in world.rows() if one[0] == "WatermarkStalled"]
+    assert [status for _, status, *_ in stalled] == ["resolved"]
     world.put(watermarks, {**mark, "through": world.now, "holes": []})
     world.step(2_000)
     stalled = [one for one in world.rows() if one[0] == "WatermarkStalled"]

@@ -148,8 +148,9 @@ def marks(connection: Connection, edges: Collection[str]) -> list[Row]:
 
 
 def young_since(connection: Connection, edge: str, topic: str, window: int) -> int:
-    """Since when (ms) a window that is OPEN or SETTLING is so. 0: it had an alarm since it was last
-    good, or there is no verdict. An alarm whose window is counted again has not ended by that."""
+    """Since when (ms) a window is OPEN or SETTLING; if it has become good, since when it is good.
+    0: it had an alarm since it was last good, or there is no verdict. An alarm whose window is
+    counted again has not ended by that."""
     past = verdict_history.c
     query = select(past.state, past.judged_at).where(
         past.edge == edge, past.topic == topic, past.window == window
@@ -159,7 +160,7 @@ def young_since(connection: Connection, edge: str, topic: str, window: int) -> i
         query.order_by(past.judged_at.desc(), past.revision.desc())
     ):
         if state in _GOOD:
-            break
+            return since or at  # it has become good, and the watermark is not written yet
         if state not in _YOUNG:
             return 0
         since = at

@@ -28,14 +28,18 @@ class Reports:
         self._source = source
         self._copier = copier
         self._progress = copier.progress
-        self._released: dict[Partition, int] = {}
+        self._released: dict[Partition, tuple[int, str]] = {}
+        """The offset and the topic's id of partitions that were given up since the last report."""
         self._stopped: dict[Partition, StoppedPartition] = {}
         self._refused: dict[Partition, StoppedPartition] = {}
         """Those that were reported."""
 
     def released(self, passed: Mapping[Partition, int]) -> None:
-        """Partitions are given up: report how far they are with the next :meth:`passed`."""
-        self._released.update(passed)
+        """Partitions are given up: report how far they are with the next :meth:`passed`. The source
+        forgets the ids of their topics now."""
+        for at, offset in passed.items():
+            if self._source.knows(at):
+                self._released[at] = offset, self._source.topic_id(at)
 
     def tick(self, waiting: Iterable[SourceBatch]) -> None:
         """Report the time and the oldest record that was read and is not acknowledged."""
@@ -106,8 +110,12 @@ class Reports:
                 self._observers.on_copied(topic, number, first, last)
 
     def passed(self) -> None:
-        """Report for each partition the offset below which nothing is left to copy."""
-        passed = self._released | self._progress.passed(self._source.owned)
-        self._released = {}
-        for partition, offset in sorted(passed.items()):
-            self._observers.on_passed(*partition, offset, self._source.topic_id(partition))
+        """Report for each partition the offset below which nothing is left to copy. Of a partition
+        whose topic is not known (yet) nothing is reported: it may have been made again, and the
+        offset be one of the topic that is gone."""
+        passed, self._released = self._released, {}
+        for at, offset in self._progress.passed(self._source.owned).items():
+            if self._source.knows(at):
+                passed[at] = offset, self._source.topic_id(at)
+        for partition, (offset, topic_id) in sorted(passed.items()):
+            self._observers.on_passed(*partition, offset, topic_id)
