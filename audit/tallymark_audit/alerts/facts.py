@@ -21,7 +21,8 @@ from tallymark_audit.store.counted.facts import first_groups
 from tallymark_audit.store.counted.openings import overflowed
 from tallymark_audit.store.judged.verdict_changes import Answers
 from tallymark_audit.store.reading import queries, watching
-from tallymark_audit.store.reading.watching import Backlog, WrongWindows
+from tallymark_audit.store.reading.backlogs import Backlog, collector_backlogs, mirror_backlogs
+from tallymark_audit.store.reading.watching import WrongWindows
 from tallymark_audit.store.schema.rows import Row, holes_of
 
 MAX_DISAGREEMENTS = 1000
@@ -102,10 +103,10 @@ def judged_edges(connection: Connection, deployment: Deployment, cluster: str) -
 
 def backlogs(connection: Connection, cluster: str, edges: Iterable[Edge]) -> list[Backlog]:
     """What the mirrors into the cluster have not copied, and its collector not counted."""
-    found = watching.collector_backlogs(connection, cluster)
+    found = collector_backlogs(connection, cluster)
     for edge in edges:
         if edge.kind == "mirror":
-            found += watching.mirror_backlogs(connection, edge)
+            found += mirror_backlogs(connection, edge)
     return found
 
 

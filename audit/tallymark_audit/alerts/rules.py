@@ -30,7 +30,8 @@ from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.model.pages import topic_page, window_page
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.counted.openings import Overflowed
-from tallymark_audit.store.reading.watching import Backlog, Silent, WrongWindows
+from tallymark_audit.store.reading.backlogs import Backlog
+from tallymark_audit.store.reading.watching import Silent, WrongWindows
 
 MISSING: Final = "TallymarkMissingMessages"
 CORRUPT: Final = "TallymarkCorruptMessages"

@@ -29,7 +29,7 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.store.counted import facts
 from tallymark_audit.store.counted.deleted import began_anew, deleted_places
-from tallymark_audit.store.reading import queries, watching
+from tallymark_audit.store.reading import backlogs, queries
 from tallymark_audit.store.schema.tables import incidents
 from tallymark_audit.testing.clusters import MemoryTopic
 
@@ -164,7 +164,7 @@ def test_the_watermark_of_a_deleted_topic_goes_on(world: World) -> None:
     states = world.states("producer-to-dc1")
     assert set(states.values()) == {State.COMPLETE}
     with world.store.read() as connection:
-        assert watching.collector_backlogs(connection, "dc1") == []
+        assert backlogs.collector_backlogs(connection, "dc1") == []
         assert began_anew(connection, "dc1")["t"] > lost
 
 

@@ -1,0 +1,85 @@
+"""What mirrors and collectors have not taken yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from tallymark_audit.judge.copy_progress import mirror_of
+from tallymark_audit.model.cells import Edge
+from tallymark_audit.store.counted import archive
+from tallymark_audit.store.counted.deleted import is_there
+from tallymark_audit.store.schema.tables import copied, observations, progress
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What a reader has not taken yet from a partition of ``cluster``: so many offsets, the oldest
+    stamped at ``oldest`` (ms). ``reader``: the edge's name, or ``collector``."""
+
+    reader: str
+    cluster: str
+    topic: str
+    partition: int
+    offsets: int
+    oldest: int
+
+
+def mirror_backlogs(connection: Connection, edge: Edge) -> list[Backlog]:
+    """What a mirror has not copied yet, from its own reports."""
+    query = (
+        select(copied.c.topic, copied.c.partition, func.max(copied.c.through_offset))
+        .where(copied.c.cluster == edge.downstream, copied.c.reporter == mirror_of(edge))
+        .group_by(copied.c.topic, copied.c.partition)
+    )
+    through = {(topic, number): at for topic, number, at in connection.execute(query)}
+    return _backlogs(connection, edge.name, edge.upstream, through)
+
+
+def collector_backlogs(connection: Connection, cluster: str) -> list[Backlog]:
+    """What the collector of a cluster has not counted yet. It arrived after the collector had last
+    counted all there was; its age is known only when it is read."""
+    found: list[Backlog] = []
+    query = select(progress).where(
+        progress.c.cluster == cluster,
+        progress.c.high_watermark > progress.c.next_offset,
+        is_there(progress),
+    )
+    for row in connection.execute(query).mappings():
+        left = row["high_watermark"] - row["next_offset"]
+        place = (cluster, row["topic"], row["partition"])
+        if row["counted_through"]:
+            found.append(Backlog("collector", *place, left, row["counted_through"]))
+    return found
+
+
+def _backlogs(
+    connection: Connection, reader: str, cluster: str, through: Mapping[tuple[str, int], int]
+) -> list[Backlog]:
+    """Offsets from ``through`` on, by topic and partition, and the time of the oldest cell
+    there."""
+    found: list[Backlog] = []
+    ends = select(progress.c.topic, progress.c.partition, progress.c.next_offset).where(
+        progress.c.cluster == cluster, is_there(progress)
+    )
+    for topic, partition, end in connection.execute(ends):
+        at = through.get((topic, partition))
+        if at is None or at >= end:
+            continue
+        oldest = connection.scalar(
+            select(func.min(observations.c.min_timestamp)).where(
+                observations.c.cluster == cluster,
+                observations.c.seen_topic == topic,
+                observations.c.seen_partition == partition,
+                observations.c.last_offset >= at,
+                observations.c.min_timestamp >= 0,
+            )
+        )
+        if oldest is None:  # healthy so far, and packed: as old as the window then
+            packed = archive.windows_beyond(connection, cluster, topic, partition, at)
+            oldest = min(packed, default=None)
+        if oldest is not None:
+            found.append(Backlog(reader, cluster, topic, partition, end - at, oldest))
+    return found
