@@ -28,7 +28,12 @@ from tallymark.protocol.records.writer import (
     header_key,
 )
 from tallymark.protocol.varint import encode_uvarint
-from tallymark.protocol.wire.produce_client import Appended, Topic, read_produced, write_produce
+from tallymark.protocol.wire.produce_client import (
+    PartitionResponse,
+    Topic,
+    read_produced,
+    write_produce,
+)
 
 PREFIX, SUFFIX = b"\1\2\3instance", b"server"
 
@@ -243,7 +248,7 @@ def test_answers_are_read_short_or_whole(version: int, name: str) -> None:
     bad = ProduceResponsePartition(index=4, error_code=6, base_offset=-1)
     found = read_produced(frame(good), version)
     if version >= 9 and (len(name) < 127 or version >= 13):
-        assert found == [Appended(3, 70, -1)]
+        assert found == [PartitionResponse(3, 70, -1)]
         another = ProduceResponsePartition(index=1, base_offset=5, log_append_time_ms=9)
         assert read_produced(frame(another, good), version) == [(1, 5, 9), (3, 70, -1)]
     else:

@@ -22,7 +22,7 @@ from tallymark.protocol.messages import (
     ProduceResponsePartition,
     ProduceResponseTopic,
 )
-from tallymark.protocol.wire.produce_client import Appended
+from tallymark.protocol.wire.produce_client import PartitionResponse
 
 NOT_LEADER = CODES["NOT_LEADER_OR_FOLLOWER"]
 ID = uuid.UUID(int=7)
@@ -71,17 +71,19 @@ def test_an_older_one_or_none_is_not() -> None:
     known = metadata(epoch=5)
     assert not learn_leaders([parcel()], refusal(4), known)
     assert not learn_leaders([parcel()], ProduceResponse(), known)
-    assert not learn_leaders([parcel()], [Appended(0, 1, -1)], known)
+    assert not learn_leaders([parcel()], [PartitionResponse(0, 1, -1)], known)
     assert known.leader("t", 0) == Leader(1, 5)
     assert not known.take_leader("unknown", 0, 2, 9, Address("new", 2))
     assert not known.take_leader("t", 1, 2, 9, Address("new", 2))
 
 
 def test_an_answer_that_forgets_a_batch_says_nothing_of_it() -> None:
-    for response in ([Appended(5, 70, -1)], ProduceResponse()):
+    for response in ([PartitionResponse(5, 70, -1)], ProduceResponse()):
         ((_, _, error, offset, _),) = read_response([parcel()], response, metadata())
         assert error is not None
         assert error.code == CODES["NETWORK_EXCEPTION"]
         assert offset == -1
-    ((_, _, error, offset, _),) = read_response([parcel()], [Appended(0, 70, -1)], metadata())
+    ((_, _, error, offset, _),) = read_response(
+        [parcel()], [PartitionResponse(0, 70, -1)], metadata()
+    )
     assert (error, offset) == (None, 70)

@@ -42,7 +42,7 @@ Batch: TypeAlias = tuple[int, bytes, Buffer]
 Topic: TypeAlias = tuple[str, uuid.UUID, list[Batch]]
 
 
-class Appended(NamedTuple):
+class PartitionResponse(NamedTuple):
     """One partition of a response without errors."""
 
     partition: int
@@ -139,7 +139,7 @@ def _front(
     )
 
 
-def read_produced(frame: memoryview, version: int) -> list[Appended] | ProduceResponse:
+def read_produced(frame: memoryview, version: int) -> list[PartitionResponse] | ProduceResponse:
     """The answer: the short form when it is about partitions of one topic and nothing failed.
 
     Raises RemoteProtocolError for bytes that are none."""
@@ -150,7 +150,7 @@ def read_produced(frame: memoryview, version: int) -> list[Appended] | ProduceRe
     return decode_response(frame, ProduceRequest, version)[1]
 
 
-def _read_short(frame: memoryview, version: int) -> list[Appended] | None:
+def _read_short(frame: memoryview, version: int) -> list[PartitionResponse] | None:
     """``correlation i32 | tags 0 | topics 2 | name or id | partitions | _APPENDED each | _END``."""
     try:
         if frame[4] or frame[5] != 2:
@@ -161,12 +161,12 @@ def _read_short(frame: memoryview, version: int) -> list[Appended] | None:
         # A number or name of more bytes has its high bit set and does not fit either.
         if pos + 1 + count * _APPENDED.size != end or any(_END.unpack_from(frame, end)[::2]):
             return None
-        found: list[Appended] = []
+        found: list[PartitionResponse] = []
         for answer in _APPENDED.iter_unpack(frame[pos + 1 : end]):
             index, error, base, appended, _, errors, message, tags = answer
             if error or errors != 1 or message or tags:
                 return None
-            found.append(Appended(index, base, appended))
+            found.append(PartitionResponse(index, base, appended))
     except (IndexError, struct.error):
         return None
     return found

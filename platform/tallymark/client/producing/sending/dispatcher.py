@@ -31,7 +31,7 @@ from tallymark.net.client.broker_connection import BrokerConnection
 from tallymark.protocol.messages import ProduceRequest, ProduceResponse
 from tallymark.protocol.wire.produce_client import (
     LOWEST,
-    Appended,
+    PartitionResponse,
     Topic,
     read_produced,
     write_produce,
@@ -241,7 +241,7 @@ class Dispatcher(Generic[Q, B]):
         address: Address,
         entries: list[Entry[Q, B]],
         sent_at: float,
-        response: list[Appended] | ProduceResponse,
+        response: list[PartitionResponse] | ProduceResponse,
         error: TallymarkError | None,
     ) -> None:
         """The pump follows, once for all answers that came together."""

@@ -14,7 +14,7 @@ from tallymark.protocol.messages import (
     ProduceResponse,
     ProduceResponsePartition,
 )
-from tallymark.protocol.wire.produce_client import Appended
+from tallymark.protocol.wire.produce_client import PartitionResponse
 
 
 class BatchQueue(Protocol):
@@ -47,7 +47,9 @@ class Answer(NamedTuple, Generic[Q, B]):
 
 
 def read_response(
-    entries: Sequence[Entry[Q, B]], response: list[Appended] | ProduceResponse, metadata: Metadata
+    entries: Sequence[Entry[Q, B]],
+    response: list[PartitionResponse] | ProduceResponse,
+    metadata: Metadata,
 ) -> Iterator[Answer[Q, B]]:
     """The answer for each batch of the request; a batch the response forgets is unanswered, which
     says as little as a broken connection."""
@@ -65,7 +67,7 @@ def read_response(
 
 
 def _read_short(
-    entries: Sequence[Entry[Q, B]], appended: Sequence[Appended]
+    entries: Sequence[Entry[Q, B]], appended: Sequence[PartitionResponse]
 ) -> Iterator[Answer[Q, B]]:
     """Of an answer about one topic; which one it is matters only where the request had others."""
     topics = {queue.topic for queue, _ in entries}
@@ -79,7 +81,9 @@ def _read_short(
 
 
 def learn_leaders(
-    entries: Sequence[Entry[Q, B]], response: list[Appended] | ProduceResponse, metadata: Metadata
+    entries: Sequence[Entry[Q, B]],
+    response: list[PartitionResponse] | ProduceResponse,
+    metadata: Metadata,
 ) -> bool:
     """Take over the leaders that the answer names for partitions which have moved (KIP-951);
     whether there were any."""
