@@ -247,7 +247,7 @@ def test_deleting_many_offsets_reads_each_subscription_once(
         read.append(data)
         return decode_subscription(data)
 
-    monkeypatch.setattr("tallymark.groups.subscriptions.decode_subscription", counted)
+    monkeypatch.setattr("tallymark.groups.deletion.decode_subscription", counted)
     codes = decide_delete_offsets(at.state, at.group, [("u", n) for n in range(100)])[2]
     assert {error(code) for code in codes} == {"GROUP_SUBSCRIBED_TO_TOPIC"}
     assert len(read) == len(at.group.members)

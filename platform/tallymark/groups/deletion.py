@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tallymark.errors import CODES
+from tallymark.errors import CODES, RemoteProtocolError
 from tallymark.groups.group import CONSUMER, Group, State
 from tallymark.groups.offsets import OffsetsState
 from tallymark.groups.records import (
@@ -21,7 +21,7 @@ from tallymark.groups.records import (
     encode_key,
 )
 from tallymark.groups.state import GroupsState
-from tallymark.groups.subscriptions import may_be_reading, subscribed_topics
+from tallymark.protocol.consumer_protocol import decode_subscription
 
 
 def decide_forget_topic(state: OffsetsState, topic: str) -> list[GroupRecord]:
@@ -50,7 +50,7 @@ def decide_delete_offsets(
         return [], CODES["NON_EMPTY_GROUP"], []
     records: list[GroupRecord] = []
     codes: list[int] = []
-    is_subscribed = may_be_reading(group)
+    is_subscribed = _may_be_reading(group)
     for topic, partition in places:
         subscribed = is_subscribed(topic)
         codes.append(CODES["GROUP_SUBSCRIBED_TO_TOPIC"] if subscribed else 0)
@@ -88,10 +88,36 @@ def _age_counts_from(group: Group) -> Callable[[str, CommittedOffset], int | Non
         # Without a protocol type it never had members; old records do not hold the time.
         emptied = group.state_since_ms if group.protocol_type is not None else -1
         return lambda topic, offset: emptied if emptied >= 0 else offset.commit_timestamp
-    topics = subscribed_topics(group)
+    topics = _subscribed_topics(group)
     if group.state is not State.STABLE or topics is None:
         return None
     return lambda topic, offset: None if topic in topics else offset.commit_timestamp
+
+
+def _may_be_reading(group: Group) -> Callable[[str], bool]:
+    """A function that returns whether a member may be reading a topic. It is for many topics, since
+    the subscriptions of all members are decoded once. Where a subscription cannot be decoded the
+    answer is True."""
+    topics = _subscribed_topics(group)
+    if topics is None:
+        return lambda topic: group.protocol_type == CONSUMER
+    return lambda topic: topic in topics
+
+
+def _subscribed_topics(group: Group) -> frozenset[str] | None:
+    """The topics of all members; None where that cannot be known: another protocol type, or a
+    member whose metadata cannot be read."""
+    if not group.members:
+        return frozenset()
+    if group.protocol_type != CONSUMER or group.protocol is None:
+        return None
+    topics = set[str]()
+    for member in group.members.values():
+        try:
+            topics.update(decode_subscription(member.metadata_of(group.protocol)).topics)
+        except RemoteProtocolError:
+            return None
+    return frozenset(topics)
 
 
 def _whole_group(state: GroupsState, group_id: str) -> list[GroupRecord]:
