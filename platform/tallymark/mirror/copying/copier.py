@@ -9,31 +9,28 @@ of the batch is to be copied, and where batches are so small that sending each o
 
 from __future__ import annotations
 
-import logging
 import queue
 import time
 from collections import deque
 from collections.abc import Sequence
-from itertools import islice
 from typing import Final, TypeAlias
 
 from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
 from tallymark.mirror.copying.duplicate_bound import DuplicateBound
-from tallymark.mirror.copying.merging import MERGED_BYTES, MERGED_RECORDS, gather, is_absurd
+from tallymark.mirror.copying.gap_reports import GapReports
+from tallymark.mirror.copying.merging import gather, is_absurd, mergeable
 from tallymark.mirror.copying.pending_range import PendingRange
-from tallymark.mirror.copying.recoding import gaps_of, is_small, ranges_of, recode
+from tallymark.mirror.copying.recoding import gaps_of, ranges_of, recode
 from tallymark.mirror.copying.topics import TargetTopics
 from tallymark.mirror.corruption import UnfitBatchError
 from tallymark.mirror.observer import ObserverChain
 from tallymark.mirror.progress import UNKNOWN as NONE
 from tallymark.mirror.progress import CopyDecision, CopyProgress, Partition, PartitionCopy
-from tallymark.mirror.source.gaps import COMPACTION, CORRUPT, UNKNOWN
 from tallymark.mirror.source.source import Source, SourceBatch
 from tallymark.mirror.target.loop_guard import LoopGuard
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch, Settled
 from tallymark.mirror.target.target import Target
-from tallymark.net.limits.log_rate import LogRate
 from tallymark.protocol.records.batch import Record
 from tallymark.protocol.records.rebatch import is_dense
 
@@ -43,7 +40,6 @@ _OF_THE_CLUSTER: Final = frozenset(
 )
 """Errors that are not about one topic: the target refuses the mirror as a whole."""
 _Settlements: TypeAlias = queue.SimpleQueue[tuple[PendingRange, Exception | None]]
-_log = logging.getLogger("mirror")
 
 
 class Copier:
@@ -65,7 +61,6 @@ class Copier:
     ) -> None:
         self.progress = CopyProgress()
         self.duplicates = duplicates
-        self._lines = LogRate()
         self.copied = self.copied_bytes = self.whole = self.returned = 0
         self.failure: UserError | None = None
         """The target refuses all that the mirror sends: it cannot go on."""
@@ -77,7 +72,7 @@ class Copier:
         self._source = source
         self._target = target
         self._topics = topics
-        self._observers = observers
+        self._gaps = GapReports(source.gap_notes, topics, observers)
         self._loop_guard = loop_guard
         self._source_id = source_id
         self._target_id = target_id
@@ -114,7 +109,13 @@ class Copier:
             return True
         self._target.wait_for_room()
         alone = self._source.refused.is_tried(partition, first)
-        pieces = [piece] if alone else self._alike(waiting, layout, came_from)
+        pieces = (
+            [piece]
+            if alone
+            else mergeable(
+                waiting, layout.keeps, self.duplicates.room, came_from, self._loop_guard.of
+            )
+        )
         origin = came_from | {self._source_id}
         whole = layout.keeps and first == header.base_offset and is_dense(piece.batch) and not alone
         if not whole or self._copy_of(partition).next != first:
@@ -144,7 +145,7 @@ class Copier:
         """There is nothing to copy before ``end``, and no batch behind it was read yet."""
         copy = self.progress.get(partition)
         if copy is not None and copy.next != NONE and copy.next < end:
-            self._report_gap(partition, copy.next, end)
+            self._gaps.report(partition, copy.next, end)
             copy.passed(end, copy.epoch)
 
     def settle(self, seconds: float = 0.0) -> None:
@@ -197,11 +198,11 @@ class Copier:
         try:
             return self._topics.layout(piece.topic, piece.partition)
         except KafkaError as error:
+            partition, header = (piece.topic, piece.partition), piece.batch.header
             unknown = error.code == CODES["UNKNOWN_TOPIC_OR_PARTITION"]
             if unknown and not self._source.exists(piece.topic):
-                header = piece.batch.header
-                first, end = max(header.base_offset, piece.start), header.next_offset
-                self._observers.on_gap(piece.topic, piece.partition, first, end, "deleted")
+                first = max(header.base_offset, piece.start)
+                self._gaps.deleted(partition, first, header.next_offset)
                 return None
             if error.retriable:
                 raise
@@ -209,14 +210,13 @@ class Copier:
             what_to_do = "make it there by hand, or leave it out of the mirror's topics"
             if error.code in _OF_THE_CLUSTER:
                 raise UserError(why, what_to_do) from error
-            partition, end = (piece.topic, piece.partition), piece.batch.header.next_offset
-            self._hold(partition, end, f"{why}; {what_to_do}")
+            self._hold(partition, header.next_offset, f"{why}; {what_to_do}")
             return None
 
     def _pass_by(self, partition: Partition, piece: SourceBatch, first: int) -> None:
         """A batch without anything to copy."""
         copy, header = self._copy_of(partition), piece.batch.header
-        self._report_gap(partition, copy.next, header.next_offset if header.is_control else first)
+        self._gaps.report(partition, copy.next, header.next_offset if header.is_control else first)
         copy.passed(header.next_offset, header.partition_leader_epoch)
 
     def _send_whole(
@@ -269,49 +269,13 @@ class Copier:
             ]
             self._hand_over(pending, batches, last.partition_leader_epoch)
         for gap in holes:  # after sending: what fails before is tried again
-            self._report_gap(partition, *gap)
+            self._gaps.report(partition, *gap)
 
     def _leave_out(self, partition: Partition, piece: SourceBatch, first: int, why: str) -> None:
         """Leave out a batch that must be decoded and cannot be. No consumer could read it."""
         copy, header = self._copy_of(partition), piece.batch.header
-        self._topics.is_compacted(piece.topic)  # before anything is reported, since it may fail
-        self._source.gap_notes.corrupt(partition, first, header.next_offset)
-        self._report_gap(partition, copy.next, header.next_offset)
+        self._gaps.undecodable(partition, copy.next, first, header.next_offset, why)
         copy.passed(header.next_offset, header.partition_leader_epoch)
-        self._log_left_out(partition, first, header.next_offset, why)
-
-    def _log_left_out(self, partition: Partition, first: int, end: int, why: str) -> None:
-        """Log it, at a limited rate: a sender of such batches must not fill the log."""
-        before = self._lines.passes(partition)
-        if before is not None:
-            more = f" ({before} more batches of it since the last such line)" if before else ""
-            text = "%s-%d: offsets %d to %d cannot be copied and are left out: %s%s"
-            _log.error(text, *partition, first, end - 1, why, more)
-
-    def _alike(
-        self, waiting: deque[SourceBatch], layout: Layout, came_from: Origin
-    ) -> list[SourceBatch]:
-        """The first batch, and the small ones behind it that may be merged with it."""
-        pieces = [waiting[0]]
-        head = waiting[0].batch.header
-        size, count = head.size, head.record_count
-        most = min(MERGED_RECORDS, self.duplicates.room)
-        if layout.keeps and not is_small(waiting[0].batch):
-            return pieces
-        for piece in islice(waiting, 1, None):
-            header, before = piece.batch.header, pieces[-1].batch.header
-            size, count = size + header.size, count + header.record_count
-            same = (piece.topic, piece.partition) == (pieces[0].topic, pieces[0].partition)
-            follows = header.base_offset >= before.next_offset and not header.is_control
-            alike = header.partition_leader_epoch == head.partition_leader_epoch
-            if not (same and follows and alike and (is_small(piece.batch) or not layout.keeps)):
-                break
-            if size > MERGED_BYTES or count > most:
-                break
-            if self._loop_guard.of(header.producer_id) != came_from:
-                break
-            pieces.append(piece)
-        return pieces
 
     def _hand_over(self, pending: PendingRange, batches: list[ReadyBatch], epoch: int) -> None:
         copy, start = pending.copy, pending.copy.next
@@ -325,7 +289,7 @@ class Copier:
         copy.sent(pending.first, epoch, pending.oldest, pending.end, pending.records)
         self.duplicates.sent(pending.records)
         if pending.whole:
-            self._report_gap(pending.partition, start, pending.first)
+            self._gaps.report(pending.partition, start, pending.first)
 
     # -- acknowledgements -----------------------------------------------------------------------
 
@@ -341,23 +305,13 @@ class Copier:
         assert copy is not None, "begun before it is copied"
         return copy
 
-    def _report_gap(self, partition: Partition, start: int, end: int) -> None:
-        """Report offsets [``start``, ``end``) with nothing to copy, and why if it is known."""
-        if start in (NONE, end):
-            return
-        otherwise = COMPACTION if self._topics.is_compacted(partition[0]) else UNKNOWN
-        for gap in self._source.gap_notes.explain(partition, start, end):
-            reason = otherwise if gap.reason == UNKNOWN else gap.reason
-            self._observers.on_gap(*partition, gap.start, gap.end, reason)
-
     def _refused(self, pending: PendingRange, error: Exception) -> None:
         """The target refuses the range. Its offset is not stored: the partition waits there, and is
         tried again. Where the records themselves are the reason, that would not help: the range is
         left out."""
         if isinstance(error, UnfitBatchError):
             pending.copy.acknowledged(pending.first, pending.cut_count, ())
-            self._observers.on_gap(*pending.partition, pending.first, pending.end, CORRUPT)
-            self._log_left_out(pending.partition, pending.first, pending.end, str(error))
+            self._gaps.unfit(pending.partition, pending.first, pending.end, str(error))
             return
         if isinstance(error, KafkaError) and error.code in _OF_THE_CLUSTER:
             topic, number = pending.partition

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from tallymark.client.core.partition_layout import Layout
 from tallymark.mirror.progress import UNKNOWN, Range
 from tallymark.mirror.target.ready_batch import batch_of
 from tallymark.protocol.records.batch import Batch, Record
-
-SMALL_RECORDS: Final = 24
-SMALL_BYTES: Final = 8 * 1024
-"""Below both, decoding the records and encoding them anew takes less time than sending and
-acknowledging a batch of its own (about 2 us a record against 60 us a batch)."""
-
-
-def is_small(batch: Batch) -> bool:
-    """Whether it is better sent together with its neighbours."""
-    return batch.header.record_count <= SMALL_RECORDS and batch.header.size <= SMALL_BYTES
 
 
 def recode(
