@@ -19,7 +19,7 @@ import pytest
 
 from tallymark.broker.server import Broker
 from tallymark.broker.settings.broker import BrokerSettings
-from tallymark.net.client.broker_connection import BrokerConnection
+from tallymark.net.client.connect import connect
 from tallymark.protocol import messages as m
 from tallymark.protocol.records.batch import encode_batch
 
@@ -71,7 +71,7 @@ async def crossed(tmp_path: Path, last: str, request: m.ProduceRequest | m.Fetch
     settings = BrokerSettings(log_dirs=(tmp_path,), port=0, enable_zookeeper=False)
     broker = Broker(settings, now_ms=lambda: NOW)
     await broker.start()
-    stream = await BrokerConnection.connect(*broker.address, client_id="spine")
+    stream = await connect(*broker.address, client_id="spine")
     try:
         topic = m.CreateTopicsRequestTopic(
             name="orders", num_partitions=1, replication_factor=1, assignments=(), configs=()

@@ -11,6 +11,7 @@ import pytest
 
 from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.net.client.broker_connection import BrokerConnection
+from tallymark.net.client.connect import connect
 from tallymark.net.server.handler import Connection
 from tallymark.net.server.server import Server
 from tallymark.protocol import frames
@@ -73,7 +74,7 @@ def run(scenario: Callable[[Server, Asker], Awaitable[None]]) -> None:
         server = Server(answer)
         await server.start("127.0.0.1", 0)
         try:
-            stream = await BrokerConnection.connect(*server.address)
+            stream = await connect(*server.address)
             try:
                 async with asyncio.timeout(10):
                     await scenario(server, Asker(stream))

@@ -15,6 +15,7 @@ import pytest
 
 from tallymark.errors import ConnectError, KafkaError, UserError
 from tallymark.net.client.broker_connection import BrokerConnection
+from tallymark.net.client.connect import connect
 from tallymark.net.server.connection import ServerConnection
 from tallymark.net.server.handler import Answer, Connection, Handler
 from tallymark.net.server.limits import ServerLimits
@@ -102,7 +103,7 @@ async def serving(handler: Handler = answer, **limits: Any) -> AsyncIterator[Ser
 
 @contextlib.asynccontextmanager
 async def connected(server: Server) -> AsyncIterator[BrokerConnection]:
-    stream = await BrokerConnection.connect(*server.address)
+    stream = await connect(*server.address)
     try:
         yield stream
     finally:
@@ -142,7 +143,7 @@ def test_versions_are_negotiated_with_old_and_new_brokers(highest: int) -> None:
 def test_a_late_request_fails_with_all_behind_it_and_the_connection() -> None:
     async def scenario() -> None:
         async with serving() as server:
-            stream = await BrokerConnection.connect(*server.address)
+            stream = await connect(*server.address)
             first = stream.submit(ask("never"), timeout=0.05)
             second = stream.submit(ask("b"))
             for future in (first, second):
@@ -161,7 +162,7 @@ def test_a_late_request_fails_with_all_behind_it_and_the_connection() -> None:
 def test_a_broker_that_goes_away_fails_what_is_pending_with_a_retriable_error() -> None:
     async def scenario() -> None:
         async with serving() as server:
-            stream = await BrokerConnection.connect(*server.address)
+            stream = await connect(*server.address)
             pending = [stream.submit(ask("never")) for _ in range(3)]
             await asyncio.sleep(0.02)
             await server.stop(grace=0.0)
@@ -192,7 +193,7 @@ def test_a_failing_handler_takes_its_own_connection_down_and_is_logged(
 ) -> None:
     async def scenario() -> None:
         async with serving() as server, connected(server) as other:
-            stream = await BrokerConnection.connect(*server.address)
+            stream = await connect(*server.address)
             with pytest.raises(KafkaError):
                 await stream.request(ask("fail"))
             assert (await other.request(ask("b"))).cluster_id == "b"
@@ -217,7 +218,7 @@ def test_connecting_says_where_it_failed() -> None:
         with socket.create_server(("127.0.0.1", 0)) as sock:
             port = sock.getsockname()[1]
         with pytest.raises(ConnectError) as caught:
-            await BrokerConnection.connect("127.0.0.1", port)
+            await connect("127.0.0.1", port)
         assert caught.value.stage == "connect"
         assert caught.value.address == f"127.0.0.1:{port}"
         assert "is the broker running" in str(caught.value)
@@ -229,7 +230,7 @@ def test_connecting_says_where_it_failed() -> None:
 
         web = await asyncio.start_server(http, "127.0.0.1", 0)
         with pytest.raises(ConnectError, match="is it a Kafka broker") as caught:
-            await BrokerConnection.connect("127.0.0.1", web.sockets[0].getsockname()[1])
+            await connect("127.0.0.1", web.sockets[0].getsockname()[1])
         assert caught.value.stage == "api"
         web.close()
         await web.wait_closed()
@@ -241,7 +242,7 @@ def test_connecting_says_where_it_failed() -> None:
 
         async with serving(handler) as server:
             with pytest.raises(ConnectError, match="no answer to ApiVersions"):
-                await BrokerConnection.connect(*server.address, timeout=0.05)
+                await connect(*server.address, timeout=0.05)
 
     run(nobody)
     run(not_kafka)
@@ -375,7 +376,7 @@ def test_too_many_connections_are_refused_and_places_come_back() -> None:
         async with serving(max_connections=2) as server, connected(server):
             async with connected(server):
                 with pytest.raises(ConnectError):
-                    await BrokerConnection.connect(*server.address)
+                    await connect(*server.address)
             await asyncio.sleep(0.02)
             async with connected(server) as third:
                 assert (await third.request(ask("x"))).cluster_id == "x"
@@ -493,7 +494,7 @@ def test_a_stop_lets_answers_under_way_leave() -> None:
     async def scenario() -> None:
         server = Server(answer)
         await server.start("127.0.0.1", 0)
-        stream = await BrokerConnection.connect(*server.address)
+        stream = await connect(*server.address)
         pending = stream.submit(ask("wait 0.1"))
         await asyncio.sleep(0.02)
         await server.stop(grace=5)

@@ -20,7 +20,7 @@ from security_world import PASSWORD, Certificates, add_users, log_in, make_certi
 
 from tallymark.broker.security.file_store import FileSecurityStore
 from tallymark.errors import CODES, ConnectError
-from tallymark.net.client.broker_connection import BrokerConnection
+from tallymark.net.client.connect import connect
 from tallymark.net.sasl.mechanisms import MECHANISMS, SaslCredentials
 from tallymark.net.sasl.scram import ScramClient
 from tallymark.net.tls.contexts import client_context
@@ -78,7 +78,7 @@ async def told(
 ) -> str:
     """Connect by our stream; the address that Metadata tells."""
     host, _, port = address(broker, listener).rpartition(":")
-    stream = await BrokerConnection.connect(host, int(port), 5.0, tls=tls, sasl=sasl)
+    stream = await connect(host, int(port), 5.0, tls=tls, sasl=sasl)
     try:
         answer = await stream.request(MetadataRequest(topics=()))
         return f"{answer.brokers[0].host}:{answer.brokers[0].port}"
@@ -252,7 +252,7 @@ def test_a_certificate_says_who_it_is(tmp_path: Path, certificates: Certificates
 
     async def codes(broker: BrokerThread) -> list[int]:
         host, _, port = address(broker, "SSL").rpartition(":")
-        stream = await BrokerConnection.connect(host, int(port), 5.0, tls=tls)
+        stream = await connect(host, int(port), 5.0, tls=tls)
         asked = tuple(MetadataRequestTopic(name=name) for name in ("t", "other"))
         try:
             answer = await stream.request(MetadataRequest(topics=asked))

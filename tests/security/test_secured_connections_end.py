@@ -14,7 +14,7 @@ import pytest
 from cancel_everywhere import cancel_everywhere, reaches
 from security_world import Certificates
 
-from tallymark.net.client.broker_connection import BrokerConnection
+from tallymark.net.client.connect import connect
 from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.net.server.server import Server
 from tallymark.net.tls.contexts import client_context, server_context
@@ -136,7 +136,7 @@ def test_who_is_cancelled_while_it_opens_or_closes_one_leaves_no_socket(
     async def scenario(port: int) -> None:
         async def once(at: int) -> bool:
             async def work() -> None:
-                stream = await BrokerConnection.connect("127.0.0.1", port, tls=trust)
+                stream = await connect("127.0.0.1", port, tls=trust)
                 await stream.close(flush_timeout=0.5)
 
             came = await reaches(work(), at, late)

@@ -14,6 +14,7 @@ announced: a client that announces 100 MB and sends nothing holds no memory.
 from __future__ import annotations
 
 import struct
+import threading
 from typing import Final
 
 from tallymark.errors import RemoteProtocolError
@@ -26,6 +27,15 @@ _GROWTH: Final = 8
 """A frame has memory for so many times what has come of it ..."""
 _LEAST: Final = 16 * 1024
 """... and for this at least."""
+_of_thread: Final = threading.local()
+
+
+def scratch_of_thread() -> memoryview:
+    """Where bytes arrive first: one for all connections of a thread, hence of an event loop."""
+    scratch: memoryview | None = getattr(_of_thread, "scratch", None)
+    if scratch is None:
+        scratch = _of_thread.scratch = memoryview(bytearray(SCRATCH_BYTES))
+    return scratch
 
 
 class Inbox:

@@ -24,7 +24,7 @@ from tallymark.errors import (
     WrongClusterError,
 )
 from tallymark.net.addresses import Address
-from tallymark.net.client import broker_connection as stream
+from tallymark.net.client import flow_control
 from tallymark.protocol.api import ApiKey
 from tallymark.testing.flaky_proxy import FlakyProxy
 from tallymark.testing.scripted_broker import HangUp, Late, Refuse, ScriptedBroker
@@ -267,7 +267,7 @@ def test_a_broker_that_reads_no_more_is_given_up(
 ) -> None:
     """With acks=0 no request has a deadline: a broker whose machine had vanished held up the
     producer for the quarter of an hour that TCP tries."""
-    monkeypatch.setattr(stream, "UNREAD_TIMEOUT", 0.3)
+    monkeypatch.setattr(flow_control, "UNREAD_TIMEOUT", 0.3)
     with producer(proxy.address, acks=0, delivery_timeout_ms=20_000) as sender:
         sender.send("t", b"x").result(20)
         proxy.stall()

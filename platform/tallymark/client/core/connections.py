@@ -13,6 +13,7 @@ from tallymark.client.metrics import Metrics, StreamMeter
 from tallymark.errors import ClosedError, ConnectError, KafkaError
 from tallymark.net.addresses import Address
 from tallymark.net.client.broker_connection import BrokerConnection
+from tallymark.net.client.connect import connect
 
 FIRST_BACKOFF: Final = 0.05
 LONGEST_BACKOFF: Final = 1.0
@@ -114,7 +115,7 @@ class Connections:
         try:
             if entry.stream is not None:
                 await entry.stream.close()
-            stream = await BrokerConnection.connect(
+            stream = await connect(
                 address.host,
                 address.port,
                 self._timeout,

@@ -12,120 +12,61 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tallymark.errors import CODES, KafkaError, ProtocolError, TallymarkError
 from tallymark.net.addresses import Address
 from tallymark.net.client import connect_errors as refusals
-from tallymark.net.client.connection import MAX_RESPONSE_BYTES, ClientConnection, Reader, Writer
-from tallymark.net.client.dialing import dial, resolved
+from tallymark.net.client.connection import ClientConnection, Reader, Writer
+from tallymark.net.client.flow_control import FlowControl
+from tallymark.net.client.in_flight import Answered, InFlightRequests
 from tallymark.net.client.meter import Meter
-from tallymark.net.client.versions import common_version
-from tallymark.net.inbox import SCRATCH_BYTES, Inbox
+from tallymark.net.client.versions import Ranges, common_version
+from tallymark.net.inbox import Inbox, scratch_of_thread
 from tallymark.net.limits.request_memory import RequestMemory
-from tallymark.net.sasl.mechanisms import SaslCredentials
-from tallymark.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tallymark.protocol.schema import Message, Request
 
 if TYPE_CHECKING:
     from tallymark.net.client.reauthentication import Held, Reauthentication
 
 R = TypeVar("R", bound=Message)
-Answered: TypeAlias = Callable[[Any, TallymarkError | None], None]
-"""``answered(response, error)``: one of them is None."""
-
-CONNECT_TIMEOUT: Final = 10.0
 REQUEST_TIMEOUT: Final = 30.0
-UNREAD_TIMEOUT: Final = 30.0
-"""Seconds without room for more bytes after which a connection is given up."""
 _JOINED: Final = 64 * 1024
 """Up to so many bytes one copy takes less than asyncio's handling of several buffers."""
-_CLIENT_NAME: Final = "tallymark"
-_API_VERSIONS: Final = 3
-"""The version we begin with: the first that names the client's software (KIP-511)."""
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """An open connection; make one with :meth:`connect`. Belongs to one event loop."""
+    """An open connection; make one with :func:`~tallymark.net.client.connect.connect`. Belongs to
+    one event loop."""
 
     def __init__(self, address: Address, connection: ClientConnection) -> None:
         self.address = address
         self.meter: Meter | None = None
         """Set by an owner that measures."""
-        self.served: Mapping[int, tuple[int, int]] = {}
+        self.served: Ranges = {}
         """API key -> versions the broker serves."""
         self._connection = connection
         limit = connection.max_response_bytes
-        self._inbox = Inbox(self, _scratch(), RequestMemory(), limit, limit, frozenset())
+        self._inbox = Inbox(self, scratch_of_thread(), RequestMemory(), limit, limit, frozenset())
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._deadlines: dict[int, asyncio.TimerHandle] = {}
+        self._in_flight = InFlightRequests(self._loop, self._timed_out)
+        self._flow = FlowControl(self._loop, self._unread)
         self._parts: list[Any] = []
         """Written, not yet handed to the transport."""
-        self._exchanges: dict[int, tuple[Answered, float, str, float]] = {}
-        """Correlation id -> callback, deadline, name and timeout of the request; oldest first."""
-        self._watch: asyncio.TimerHandle | None = None
         self.after_answers: Callable[[], None] = _nothing
         """Called when all responses that came together were passed to ``answered``."""
         self._error: TallymarkError | None = None
-        self._doubt = ""
-        self._stuck: asyncio.TimerHandle | None = None
+        self.doubt = ""
+        """What may be wrong if the broker closes the connection before its next response."""
+        self.renewal: Reauthentication | None = None
+        """Logs in again before the session ends."""
         self._peer_host = ""
-        self._renewal: Reauthentication | None = None
         self._held: list[Held] | None = None
         """Requests that wait until the connection has logged in again, in order; None: none has to
         wait."""
         self._lost: asyncio.Future[None] = self._loop.create_future()
-        self._writable = asyncio.Event()
-        self._writable.set()
-
-    @classmethod
-    async def connect(
-        cls,
-        host: str,
-        port: int,
-        timeout: float = CONNECT_TIMEOUT,
-        *,
-        client_id: str | None = _CLIENT_NAME,
-        max_response_bytes: int = MAX_RESPONSE_BYTES,
-        tls: ssl.SSLContext | None = None,
-        sasl: SaslCredentials | None = None,
-    ) -> BrokerConnection:
-        """Open a connection, by ``tls`` if given, learn the broker's versions and log in with
-        ``sasl`` if given, all within ``timeout`` seconds.
-
-        Raises ConnectError naming the address, the stage that failed and what to look at;
-        AuthenticationError where trying again cannot help.
-        """
-        address = Address(host, port)
-        deadline = asyncio.get_running_loop().time() + timeout
-        connection = ClientConnection(client_id, max_response_bytes)
-        stream = await dial(address, lambda: BrokerConnection(address, connection), deadline, tls)
-        stage = "api"
-        try:
-            async with asyncio.timeout_at(deadline):
-                await stream._negotiate()
-                if sasl is not None:
-                    stage = "sasl"
-                    await stream._log_in(sasl)
-        except (TallymarkError, TimeoutError) as error:
-            refusal = (
-                refusals.not_logged_in(str(address), error)
-                if stage == "sasl"
-                else refusals.unanswered(str(address), error, tls=tls is not None)
-            )
-            refusal.add("", resolved(address, [stream.peer_host]))
-            await stream.close()
-            raise refusal from error
-        except BaseException:
-            stream.abort()
-            raise
-        stream._doubt = "" if sasl is not None else refusals.NO_LOG_IN
-        return stream
 
     @property
     def closed(self) -> bool:
@@ -145,7 +86,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def writable(self) -> bool:
         """Whether the broker reads as fast as we write."""
-        return self._writable.is_set()
+        return self._flow.writable.is_set()
 
     def version_of(self, request_class: type[Message], at_most: int | None = None) -> int:
         """The version :meth:`submit` would choose; KafkaError UNSUPPORTED_VERSION if none."""
@@ -159,7 +100,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         Raises KafkaError REQUEST_TIMED_OUT or NETWORK_EXCEPTION, both retriable, and KafkaError
         UNSUPPORTED_VERSION. A cancelled request leaves the connection usable.
         """
-        await self._writable.wait()
+        await self._flow.writable.wait()
         return await self.submit(message, version, timeout=timeout)
 
     def submit(
@@ -192,10 +133,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         future: asyncio.Future[R],
     ) -> None:
         correlation_id, data = self._connection.send(message, chosen)
-        self._waiting[correlation_id] = future
-        self._deadlines[correlation_id] = self._loop.call_later(
-            timeout, self._timed_out, type(message).__name__, timeout
-        )
+        self._in_flight.add(correlation_id, future, type(message).__name__, timeout)
         if self.meter is not None:
             self.meter.sent(correlation_id, type(message).__name__, len(data), answered=True)
         transport.write(data)
@@ -218,7 +156,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """:meth:`submit` for callers with thousands of requests a second. They write and read
         frames, ``answered(response, error)`` is called as soon as the response is read, and one
         timer has the deadlines of all requests. The bytes leave with :meth:`push`."""
-        self._open_transport()
+        if self._error is not None:
+            raise self._error
         if self._held is not None:
             self._held.append(
                 lambda error: (
@@ -232,10 +171,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._parts += parts
         if self.meter is not None:
             self.meter.sent(correlation_id, name, sum(map(len, parts)), answered=True)
-        deadline = self._loop.time() + timeout
-        self._exchanges[correlation_id] = (answered, deadline, name, timeout)
-        if self._watch is None:
-            self._watch = self._loop.call_at(deadline, self._look_at_deadlines)
+        self._in_flight.add_callback(correlation_id, answered, name, timeout)
 
     def post_written(self, write: Writer, name: str) -> None:
         """:meth:`post` in the same way."""
@@ -310,29 +246,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
             why = str(error) if self.served else refusals.strange_bytes(first, error)
             self._die(f"{self.address}: {why}", error)
             return
-        self._doubt = ""
+        self.doubt = ""
         meter = self.meter
         if meter is not None:
             meter.received(nbytes)
-        exchanges = self._exchanges
-        any_exchange = False
-        for correlation_id, response in responses:
-            if meter is not None:
-                meter.answered(correlation_id)
-            if correlation_id in exchanges:
-                exchanges.pop(correlation_id)[0](response, None)
-                any_exchange = True
-                continue
-            self._deadlines.pop(correlation_id).cancel()
-            future = self._waiting.pop(correlation_id)
-            if not future.done():
-                future.set_result(response)
-        if any_exchange:
+        if self._in_flight.complete(responses, meter):
             self.after_answers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         why = f"the connection broke: {exc}" if exc else "the broker closed the connection"
-        doubt = f" ({self._doubt})" if self._doubt else ""
+        doubt = f" ({self.doubt})" if self.doubt else ""
         error = KafkaError(CODES["NETWORK_EXCEPTION"], f"{self.address}: {why}{doubt}")
         error.__cause__ = exc
         self._fail(error)
@@ -340,18 +263,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._lost.set_result(None)
 
     def pause_writing(self) -> None:
-        self._writable.clear()
-        self._stuck = self._loop.call_later(UNREAD_TIMEOUT, self._unread)
+        self._flow.pause_writing()
 
     def resume_writing(self) -> None:
-        self._writable.set()
-        if self._stuck is not None:
-            self._stuck.cancel()
+        self._flow.resume_writing()
 
     def memory_granted(self) -> None:
         """Nothing: there is always memory for a response, as far as it has come."""
 
-    # --- log_in_again.Renewed ---------------------------------------------------------------
+    # --- reauthentication.Renewed ---------------------------------------------------------------
 
     def hold(self) -> None:
         """Send nothing from here on, but by :meth:`submit_now`."""
@@ -378,50 +298,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     # --- inside -----------------------------------------------------------------------------
 
-    async def _negotiate(self) -> None:
-        """Ask what the broker serves: as v3, and when it answers "unsupported version" in the
-        form of v0 (KIP-511), as the version that this answer allows; a v0 answer that lists
-        nothing about itself means v0."""
-        response = await self._ask_versions(_API_VERSIONS)
-        if response.error_code == CODES["UNSUPPORTED_VERSION"]:
-            own = {key.api_key: key.max_version for key in response.api_keys}
-            lower = min(own.get(ApiVersionsRequest.api_key, 0), _API_VERSIONS - 1)
-            response = await self._ask_versions(lower)
-        if response.error_code:
-            raise KafkaError(response.error_code, "ApiVersions")
-        self.served = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
-
-    async def _log_in(self, credentials: SaslCredentials) -> None:
-        from tallymark.net.client.authentication import authenticate
-        from tallymark.net.client.reauthentication import Reauthentication  # hashes, and their APIs
-
-        lifetime = await authenticate(self, credentials)
-        self._renewal = Reauthentication(self, credentials)
-        self._renewal.holds_for(lifetime)
-
-    def _ask_versions(self, version: int) -> asyncio.Future[ApiVersionsResponse]:
-        request = ApiVersionsRequest(
-            client_software_name=_CLIENT_NAME, client_software_version="0.1.0"
-        )
-        return self.submit(request, version)
-
     def _open_transport(self) -> asyncio.Transport:
         if self._error is not None:
             raise self._error
         assert self._transport is not None
         return self._transport
-
-    def _look_at_deadlines(self) -> None:
-        """The oldest exchange is the first to be late, as timeouts are alike; if it is not, look
-        again when it will be."""
-        self._watch = None
-        if not self._exchanges:
-            return
-        _, deadline, name, timeout = next(iter(self._exchanges.values()))
-        if deadline <= self._loop.time():
-            self._timed_out(name, timeout)
-        else:
-            self._watch = self._loop.call_at(deadline, self._look_at_deadlines)
 
     def _timed_out(self, name: str, timeout: float) -> None:
         request = name.removesuffix("Request")
@@ -433,10 +314,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _unread(self) -> None:
+    def _unread(self, seconds: float) -> None:
         """Requests have deadlines; this one is for requests that have no response (acks=0). A peer
         that vanished would block writers for as long as TCP tries, a quarter hour."""
-        self._die(f"{self.address}: the broker has read nothing for {UNREAD_TIMEOUT:g} s", None)
+        self._die(f"{self.address}: the broker has read nothing for {seconds:g} s", None)
 
     def _die(self, context: str, cause: BaseException | None) -> None:
         error = KafkaError(CODES["NETWORK_EXCEPTION"], context)
@@ -451,25 +332,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._error = error
             if self.meter is not None:
                 self.meter.ended(error.name if isinstance(error, KafkaError) else "CLOSED")
-        for handle in self._deadlines.values():
-            handle.cancel()
-        self._deadlines.clear()
-        if self._stuck is not None:
-            self._stuck.cancel()
-        waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            if not future.done():
-                future.set_exception(error)
-        self._writable.set()
-        exchanges, self._exchanges = self._exchanges, {}
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        self._in_flight.fail(error)
+        self._flow.resume_writing()
         self._parts = []
-        if exchanges:
-            self._loop.call_soon(_fail_all, [one[0] for one in exchanges.values()], error)
-        if self._renewal is not None:
-            self._renewal.cancel()
+        if self.renewal is not None:
+            self.renewal.cancel()
         for later in self._held or ():
             self._loop.call_soon(later, error)
         self._held = None
@@ -477,19 +344,3 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 def _nothing() -> None:
     pass
-
-
-def _fail_all(everyone: Sequence[Answered], error: TallymarkError) -> None:
-    for answered in everyone:
-        answered(None, error)
-
-
-_of_thread: Final = threading.local()
-
-
-def _scratch() -> memoryview:
-    """Where bytes arrive first: one for all connections of a thread, hence of an event loop."""
-    scratch: memoryview | None = getattr(_of_thread, "scratch", None)
-    if scratch is None:
-        scratch = _of_thread.scratch = memoryview(bytearray(SCRATCH_BYTES))
-    return scratch

@@ -1,14 +1,42 @@
-"""Which version of a request both sides speak (KIP-35, KIP-511)."""
+"""The API versions of a broker, and which of a request both sides speak (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
 from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tallymark.protocol.schema import Message
 
 Ranges = Mapping[int, tuple[int, int]]
 """API key -> (lowest, highest) version the broker serves, as its ApiVersions response says."""
+
+Submit = Callable[[ApiVersionsRequest, int], Awaitable[ApiVersionsResponse]]
+"""Sends a request in that version."""
+
+CLIENT_NAME: Final = "tallymark"
+_API_VERSIONS: Final = 3
+"""The version we begin with: the first that names the client's software (KIP-511)."""
+
+
+async def negotiate(submit: Submit) -> Ranges:
+    """Ask what the broker serves: as v3, and when it answers "unsupported version" in the form of
+    v0 (KIP-511), as the version that this answer allows; a v0 answer that lists nothing about
+    itself means v0. Raises the broker's KafkaError."""
+    response = await _ask(submit, _API_VERSIONS)
+    if response.error_code == CODES["UNSUPPORTED_VERSION"]:
+        own = {key.api_key: key.max_version for key in response.api_keys}
+        lower = min(own.get(ApiVersionsRequest.api_key, 0), _API_VERSIONS - 1)
+        response = await _ask(submit, lower)
+    if response.error_code:
+        raise KafkaError(response.error_code, "ApiVersions")
+    return {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+
+
+def _ask(submit: Submit, version: int) -> Awaitable[ApiVersionsResponse]:
+    request = ApiVersionsRequest(client_software_name=CLIENT_NAME, client_software_version="0.1.0")
+    return submit(request, version)
 
 
 def common_version(request_class: type[Message], served: Ranges, at_most: int | None = None) -> int:
