@@ -18,11 +18,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import wait
 from contextlib import ExitStack
 from functools import partial
 
-from tallymark.clock import now_ms
 from tallymark.coordination import CoordinationError, SessionLostError
 from tallymark.deployment import Deployment
 from tallymark.errors import ConnectError, KafkaError, TimedOutError
@@ -31,9 +29,7 @@ from tallymark.mirror.monitoring.progress_log import ProgressLog
 from tallymark.mirror.monitoring.reports import Reports
 from tallymark.mirror.observer import MirrorObserver, ObserverChain, load_observers
 from tallymark.mirror.offsets.checkpoints import Checkpoints
-from tallymark.mirror.offsets.offset_syncs import TOPIC as SYNC_TOPIC
-from tallymark.mirror.offsets.offset_syncs import TOPIC_CONFIGS as SYNC_CONFIGS
-from tallymark.mirror.offsets.offset_syncs import OffsetSync, PendingSyncs
+from tallymark.mirror.offsets.offset_sync_writer import OffsetSyncWriter
 from tallymark.mirror.opening import open_parts
 from tallymark.mirror.progress import Partition
 from tallymark.mirror.settings import find_mirror
@@ -53,7 +49,6 @@ POLL_SECONDS = 0.2
 DRAIN_SECONDS = 5.0
 """How long a rebalance waits for a target that does not answer."""
 START_TIMEOUT_MS = 15_000
-LAST_SYNCS_SECONDS = 2.0
 
 _log = logging.getLogger("mirror")
 
@@ -84,7 +79,6 @@ class Mirror:
         self._full_since: float | None = None
         self._closed = False
         self._store_at = self._check_topics_at = self._tick_at = 0.0
-        self._syncs = PendingSyncs(self._settings.name)
         self._progress_log = ProgressLog(self._settings.name)
         self._observers = ObserverChain(
             [*(load_observers() if observers is None else observers), self._progress_log]
@@ -99,6 +93,9 @@ class Mirror:
                 self._before_release,
             )
             self._source, self._target, self._copier = parts.source, parts.target, parts.copier
+            self._offset_syncs = OffsetSyncWriter(
+                self._settings.name, self._target, self._source.topic_id
+            )
             self._reports = Reports(self._observers, self._progress_log, self._source, self._copier)
             if self._settings.checkpoint_groups:
                 checkpoints = Checkpoints(deployment, source, target)
@@ -153,7 +150,7 @@ class Mirror:
         with self._opened:
             self._source.close()
             self._take_arrived()
-            self._publish_last_syncs()
+            self._offset_syncs.close()
             self._reports.close()
         _log.info("copied %d messages", self.copied)
 
@@ -279,7 +276,7 @@ class Mirror:
         if now >= self._store_at:
             self._store_at = now + STORE_SECONDS
             self._tried("store offsets", self._store)
-            self._publish_syncs()
+            self._offset_syncs.publish()
         if now >= self._check_topics_at:
             self._check_topics_at = now + TOPIC_CHECK_SECONDS
             self._tried("look at topics", lambda: stale.update(self._check_topics()))
@@ -309,33 +306,11 @@ class Mirror:
             self._copier.duplicates.stored(progress.unstored(owned))
 
     def _take_arrived(self) -> None:
-        """Note which offset of the source is which offset of the target."""
         arrived = self._copier.arrived
         while arrived:
             pending = arrived.popleft()
             self._progress_log.arrived(pending)
-            if pending.target is not None and pending.base_offset >= 0 and len(pending.ranges) == 1:
-                first, last = pending.ranges[0]
-                sync = OffsetSync(
-                    first,
-                    last - first + 1,
-                    *pending.target,
-                    pending.base_offset,
-                    self._source.topic_id(pending.partition),
-                )
-                self._syncs.copied(pending.partition, sync)
-
-    def _publish_syncs(self) -> None:
-        for key, value in self._syncs.take(now_ms()):
-            # One that gets lost does no harm: the next one holds more.
-            self._target.publish_soon(SYNC_TOPIC, SYNC_CONFIGS, key, value)
-
-    def _publish_last_syncs(self) -> None:
-        last = [
-            self._target.publish_soon(SYNC_TOPIC, SYNC_CONFIGS, key, value)
-            for key, value in self._syncs.take(now_ms())
-        ]
-        wait(last, LAST_SYNCS_SECONDS)
+            self._offset_syncs.arrived(pending)
 
     def _pass_empty(self) -> None:
         """What was left out at the end of a log counts as done: there may never be a batch behind
