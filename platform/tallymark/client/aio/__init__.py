@@ -1,5 +1,5 @@
 """The clients for coroutines; they use the same cores as the clients for threads.
 
-Read :mod:`.producer` first, then :mod:`.consumer`, whose blocking calls :mod:`.worker` makes in a
+Read :mod:`.producer` first, then :mod:`.consumer`, whose blocking calls :mod:`.executor` makes in a
 thread.
 """

@@ -10,7 +10,7 @@
             await consumer.commit()
 
 Everything that decides is the connector's: groups, rebalances, offsets, fetching. Its calls may
-block, so one thread makes them (:mod:`.worker`); it takes up to ``max_poll_records`` messages
+block, so one thread makes them (:mod:`.executor`); it takes up to ``max_poll_records`` messages
 at once, which are then handed out without any waiting.
 """
 
