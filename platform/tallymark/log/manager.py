@@ -18,16 +18,10 @@ from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.config import LogConfig
 from tallymark.log.disk.bounded_files import BoundedFiles
 from tallymark.log.disk.data_dir import DataDir
-from tallymark.log.disk.deleted_folders import DeletedFolders, remove_folder
+from tallymark.log.disk.deleted_folders import DeletedFolders
 from tallymark.log.disk.files import Files, noticing_no_room
 from tallymark.log.disk.health import guarded
-from tallymark.log.disk.partition_folder import (
-    DELETED,
-    LogKey,
-    parse_folder,
-    read_topic_id,
-    write_topic_id,
-)
+from tallymark.log.disk.partition_folder import LogKey, read_topic_id, write_topic_id
 from tallymark.log.log import Log
 from tallymark.log.progress import Progress
 from tallymark.log.results import DirInfo, LogInfo
@@ -110,7 +104,7 @@ class LogManager:
         self.cluster_id = self.cluster_id or stored
         points = home.read_recovery_points()
         clean = home.take_clean_marker()
-        found = self._look_through(home)
+        found = home.find_partitions()
         progress = Progress(len(found), f"logs of {home.path}", lambda t: log.info("opened %s", t))
         for key in found:
             if key in self._logs:
@@ -129,21 +123,6 @@ class LogManager:
             if topic_id is not None:
                 self._topic_ids[key] = topic_id
             progress.step()
-
-    def _look_through(self, home: DataDir) -> list[LogKey]:
-        """The partitions of the directory. Removes folders whose deletion was interrupted."""
-        found: list[LogKey] = []
-        for name in self._files.listdir(home.path):
-            folder = f"{home.path}/{name}"
-            if not self._files.is_dir(folder):
-                continue
-            if name.endswith(DELETED):
-                remove_folder(self._files, folder)
-            elif (key := parse_folder(name)) is not None:
-                found.append(key)
-            else:
-                log.warning("%s is not the folder of a partition and is left alone", folder)
-        return found
 
     def _open_log(self, home: DataDir, key: LogKey, clean: bool, point: int, now_ms: int) -> None:
         self._logs[key] = Log.open(

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -21,8 +22,10 @@ from tallymark.errors import UserError
 from tallymark.log.disk.checkpoint import read_checkpoint, write_checkpoint
 from tallymark.log.disk.files import Files, Lock, LockHeldError, write_file
 from tallymark.log.disk.health import DiskHealth
-from tallymark.log.disk.partition_folder import LogKey
+from tallymark.log.disk.partition_folder import DELETED, LogKey, parse_folder, remove_folder
 from tallymark.log.disk.start_offsets import StartOffsets
+
+log = logging.getLogger(__name__)
 
 _CLEAN: Final = ".kafka_cleanshutdown"
 _CLEAN_TEXT: Final = b'{"version":0,"brokerEpoch":-1}'
@@ -84,6 +87,21 @@ class DataDir:
         """Write the owner of the data, durably."""
         text = f"#\nversion=0\nbroker.id={broker_id}\ncluster.id={cluster_id}\n"
         write_file(self._files, f"{self.path}/{_META}", text.encode())
+
+    def find_partitions(self) -> list[LogKey]:
+        """The partitions with a folder here. Removes folders whose deletion was interrupted."""
+        found: list[LogKey] = []
+        for name in self._files.listdir(self.path):
+            folder = f"{self.path}/{name}"
+            if not self._files.is_dir(folder):
+                continue
+            if name.endswith(DELETED):
+                remove_folder(self._files, folder)
+            elif (key := parse_folder(name)) is not None:
+                found.append(key)
+            else:
+                log.warning("%s is not the folder of a partition and is left alone", folder)
+        return found
 
     def take_clean_marker(self) -> bool:
         """Whether the last stop was clean. The marker is gone afterwards: from here on it is

@@ -10,7 +10,7 @@ from tallymark.errors import KafkaError
 from tallymark.log.disk.data_dir import DataDir
 from tallymark.log.disk.files import Files
 from tallymark.log.disk.health import guarded
-from tallymark.log.disk.partition_folder import LogKey, deleted_name
+from tallymark.log.disk.partition_folder import LogKey, deleted_name, remove_folder
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +48,3 @@ class DeletedFolders:
                     remove_folder(self._files, folder)
             except KafkaError as error:
                 log.error("%s is removed at the next start: %s", folder, error)
-
-
-def remove_folder(files: Files, folder: str) -> None:
-    """Remove a folder and the files in it."""
-    for name in files.listdir(folder):
-        files.remove(f"{folder}/{name}")
-    files.remove_dir(folder)

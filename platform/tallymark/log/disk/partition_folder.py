@@ -1,4 +1,4 @@
-"""The name of a partition's folder, and the topic id in it.
+"""The name of a partition's folder, the topic id in it, and its removal.
 
 ``orders-0`` is partition 0 of the topic ``orders``. ``partition.metadata`` in it holds the topic's
 id (KIP-516), so that a topic that was deleted and created again is not confused with the old one::
@@ -65,3 +65,10 @@ def read_topic_id(files: Files, folder: str) -> uuid.UUID | None:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(pairs.get("topic_id", "") + "=="))
     except (ValueError, binascii.Error):
         return None
+
+
+def remove_folder(files: Files, folder: str) -> None:
+    """Remove a folder and the files in it."""
+    for name in files.listdir(folder):
+        files.remove(f"{folder}/{name}")
+    files.remove_dir(folder)
