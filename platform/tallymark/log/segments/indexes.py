@@ -89,13 +89,16 @@ class SegmentIndexes:
             self.times.append(self.max_timestamp, self.max_relative)
         return IndexMark(len(self.offsets), len(self.times))
 
-    def settle(self, files: Files) -> list[Handle]:
-        """After the indexes were built again: write the files whose content differs. Returns the
-        handles to sync."""
+    def settle(self, files: Files) -> None:
+        """After the indexes were built again: write the files whose content differs, durably."""
         self.mark()
         self._saved_offsets, first = _settle(files, self._stem + ".index", self.offsets)
         self._saved_times, second = _settle(files, self._stem + ".timeindex", self.times)
-        return [handle for handle in (first, second) if handle is not None]
+        handles = [handle for handle in (first, second) if handle is not None]
+        for handle in handles:
+            handle.sync()
+        if handles:
+            files.sync_dir(self._stem.rpartition("/")[0])
 
     def save(self, files: Files, mark: IndexMark) -> list[Handle]:
         """Write what is not in the files yet, up to ``mark``. Any thread may call it, one at a

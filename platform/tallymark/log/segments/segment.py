@@ -179,7 +179,7 @@ class Segment:
         except IndexDamagedError as error:
             log.warning("%s: building the indexes again: %s", self.path, error)
             indexes = self._built(self.headers())[0]
-            self._settle(indexes)  # no recovery will look at this segment again
+            indexes.settle(self._files)  # no recovery will look at this segment again
             return indexes
 
     @property
@@ -270,14 +270,7 @@ class Segment:
 
     def settle_indexes(self) -> None:
         """After :meth:`build_indexes`: write the files of the indexes, durably."""
-        self._settle(self.indexes)
-
-    def _settle(self, indexes: SegmentIndexes) -> None:
-        handles = indexes.settle(self._files)
-        for handle in handles:
-            handle.sync()
-        if handles:
-            self._files.sync_dir(self.stem.rpartition("/")[0])
+        self.indexes.settle(self._files)
 
     def truncate(self, size: int) -> None:
         """Cut the file at a position found by :meth:`build_indexes`, durably."""
