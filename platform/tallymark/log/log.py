@@ -21,7 +21,6 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
 from tallymark.log.config import LogConfig
@@ -34,10 +33,8 @@ from tallymark.log.producers.state import ProducerStates
 from tallymark.log.reading import ReadableLog
 from tallymark.log.results import AppendInfo, LogSlice
 from tallymark.log.segments.segment import Segment
-from tallymark.log.segments.segment_list import SegmentList
-from tallymark.log.upkeep.deletion import DeletionJob
+from tallymark.log.upkeep.deletion import DeletionJob, ExpiredSegments
 from tallymark.log.upkeep.flush import DiskTurn, FlushJob
-from tallymark.log.upkeep.retention import deletable
 from tallymark.log.upkeep.roll_policy import must_flush, must_roll
 from tallymark.log.validation.append_time import stamp_batch
 from tallymark.log.validation.preparation import Prepared, prepare
@@ -47,13 +44,6 @@ from tallymark.protocol.topic_partition import EARLIEST, LATEST
 __all__ = ["EARLIEST", "LATEST", "AppendInfo", "ExpiredSegments", "Log", "LogSlice"]
 
 log = logging.getLogger(__name__)
-
-
-class ExpiredSegments(NamedTuple):
-    """The first segments of a log, to be deleted; the last of them ended at ``end``."""
-
-    segments: tuple[Segment, ...]
-    end: int
 
 
 class Log(ReadableLog):
@@ -318,26 +308,16 @@ class Log(ReadableLog):
         config = self._config
         if config.retention_ms < 0 and config.retention_bytes < 0:
             return ExpiredSegments((), 0)
-
-        def old(segments: SegmentList) -> ExpiredSegments:
-            count = deletable(tuple(segments), now_ms, config.retention_ms, config.retention_bytes)
-            return ExpiredSegments(
-                tuple(segments)[:count], segments[count - 1].next_offset if count else 0
-            )
-
-        return self._look("look for old segments of", old)
+        return self._look(
+            "look for old segments of",
+            lambda segments: ExpiredSegments.find(segments, config, now_ms),
+        )
 
     def take_expired(self, old: ExpiredSegments) -> DeletionJob | None:
         """Remove from the list the segments that :meth:`find_expired` found, as far as they are
-        still first; None: there are none. A segment that was not flushed yet stays: a power failure
-        may bring it back, and then without all of its records, so that the log would seem torn
-        there."""
+        still first and flushed; None: there are none."""
         self.check_usable()
-        count = 0
-        for seen, there in zip(old.segments, self._segments, strict=False):
-            if seen is not there or there.next_offset > min(old.end, self.recovery_point):
-                break
-            count += 1
+        count = old.count_first(self._segments, self.recovery_point)
         if not count:
             return None
         with guarded(self._health, f"delete old segments of {self.name}"):

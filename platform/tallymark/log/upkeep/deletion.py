@@ -13,10 +13,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from tallymark.log.config import LogConfig
 from tallymark.log.disk.files import Files
 from tallymark.log.segments.segment import Segment
+from tallymark.log.segments.segment_list import SegmentList
 from tallymark.log.upkeep.flush import DiskTurn
+from tallymark.log.upkeep.retention import deletable
+
+
+class ExpiredSegments(NamedTuple):
+    """The first segments of a log, to be deleted; the last of them ended at ``end``."""
+
+    segments: tuple[Segment, ...]
+    end: int
+
+    @classmethod
+    def find(cls, segments: SegmentList, config: LogConfig, now_ms: int) -> ExpiredSegments:
+        """The segments that are too old or too many."""
+        each = tuple(segments)
+        count = deletable(each, now_ms, config.retention_ms, config.retention_bytes)
+        return cls(each[:count], each[count - 1].next_offset if count else 0)
+
+    def count_first(self, segments: SegmentList, recovery_point: int) -> int:
+        """How many of them are still the first of ``segments``, and wholly below the recovery
+        point. A segment that was not flushed yet stays: a power failure may bring it back, and then
+        without all of its records, so that the log would seem torn there."""
+        count = 0
+        for seen, there in zip(self.segments, segments, strict=False):
+            if seen is not there or there.next_offset > min(self.end, recovery_point):
+                break
+            count += 1
+        return count
 
 
 class DeletionJob:
