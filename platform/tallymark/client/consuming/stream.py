@@ -15,27 +15,19 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeVar
 
+from tallymark.client.consuming.fetch_collector import FetchCollector
 from tallymark.client.consuming.hooks import Hooks
-from tallymark.client.consuming.marks import NO_MARKS, Marks
-from tallymark.client.consuming.reading import Reading
 from tallymark.client.consuming.stream_queue import Chunk, ChunkQueue, Gate
 from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.message import Message
-from tallymark.client.reading.message_batch import MessageBatch, read_columns
-from tallymark.errors import ClosedError, TallymarkError, TimedOutError
-from tallymark.protocol.records.batch import BatchHeader
-from tallymark.protocol.records.columns import RecordColumns
+from tallymark.client.reading.message_batch import MessageBatch
+from tallymark.errors import ClosedError, TimedOutError
 from tallymark.protocol.topic_partition import TopicPartition
 
 __all__ = ["QUEUE_BYTES", "Chunk", "Gate", "Stream", "StreamMetrics"]
 
 T = TypeVar("T")
 QUEUE_BYTES: Final = 4 * 1024 * 1024
-_BATCH_BYTES: Final = 1024 * 1024
-_RUN_BYTES: Final = 128 * 1024
-"""So much is unpacked to be handed out without the lock: a batch may be a few messages only."""
-_POLL_BYTES: Final = 16 * 1024 * 1024
-"""What is unpacked for one :meth:`Stream.poll`, unless the first batch holds more."""
 _CLEAR_AGAIN_SECONDS: Final = 0.1
 
 
@@ -79,27 +71,25 @@ class Stream:
         asking_settles: bool = True,
     ) -> None:
         self._gate = gate
-        self._asking_settles = asking_settles
         self._hooks = hooks or Hooks()
         self._room = room
         self._clear = clear
         self._timeout_ms = timeout_ms
         self._changed = threading.Condition()
-        self._queue = ChunkQueue(queue_bytes, room, self._tell_cut)
-        self._reading: Reading | None = None
+        self._queue = ChunkQueue(queue_bytes, room, self._truncated)
+        self._collector = FetchCollector(
+            self._queue, self._hooks, must_be_clear=clear is not None, asking_settles=asking_settles
+        )
         self._run: Iterator[Message] = iter(())  # may be had without the lock
         self._ended = False
         self._error: Exception | None = None
-        self._in_hand: dict[PartitionProgress, int] = {}
-        self._one_in_hand = False
         self._calls = 0
         self._frozen: tuple[int, ...] | None = None
         self._waiting = False
         self._ends: dict[PartitionProgress, int] = {}
-        self._counted = [0, 0, 0]  # messages, batches, bytes
         self.reader = 0
         """Identity of the thread that asked last."""
-        gate.on_close(self._stop)
+        gate.on_close(self._collector.stop)
 
     # -- for the application ------------------------------------------------------------------
 
@@ -132,7 +122,7 @@ class Stream:
         """The same messages as columns, of one partition at a time: what has come, about 1 MB at
         most. Blocks, ends and raises as iterating does; a batch is in hand until the next one is
         asked for. Messages and batches may be mixed."""
-        while found := self._wait_for(self._take_batch, self._patience):
+        while found := self._wait_for(self._collector.take_batch, self._patience):
             yield found[0]
         if not self._ended:
             raise self._nothing_came()
@@ -141,7 +131,7 @@ class Stream:
         """Up to ``max_messages`` that are there, fewer where these are large: about 16 MB, one
         batch of the broker at least. Waits up to ``timeout`` seconds (None: for ever) for the first
         one. Empty when none came. ClosedError after ``shutdown()``."""
-        found = self._wait_for(lambda: self._take(max_messages), timeout)
+        found = self._wait_for(lambda: self._collector.take(max_messages), timeout)
         if not found and self._ended:
             raise ClosedError("the consumer of this stream was shut down")
         return found
@@ -149,7 +139,7 @@ class Stream:
     def poll_batch(self, timeout: float | None = 0.0) -> MessageBatch | None:
         """The next of :meth:`batches`, None when none came within ``timeout`` seconds (None: wait
         for ever). ClosedError after ``shutdown()``."""
-        found = self._wait_for(self._take_batch, timeout)
+        found = self._wait_for(self._collector.take_batch, timeout)
         if not found and self._ended:
             raise ClosedError("the consumer of this stream was shut down")
         return found[0] if found else None
@@ -158,7 +148,7 @@ class Stream:
         """Batches as they were fetched, undecoded: for programs that pass them on. About
         ``max_bytes``, one chunk at least; waits like :meth:`poll`. A chunk counts as taken whole,
         its first batch may begin before its ``start``. Not to be mixed with messages."""
-        chunks = self._wait_for(lambda: self._take_chunks(max_bytes), timeout)
+        chunks = self._wait_for(lambda: self._collector.take_chunks(max_bytes), timeout)
         if not chunks and self._ended:
             raise ClosedError("the consumer of this stream was shut down")
         return chunks
@@ -171,7 +161,7 @@ class Stream:
                 for item, end in self._ends.items()
                 if (taken := item.taken) is not None
             }
-            number, batches, size = self._counted
+            number, batches, size = self._collector.counted
             return StreamMetrics(number, batches, size, self._queue.queued, lag)
 
     # -- for the connector --------------------------------------------------------------------
@@ -201,25 +191,20 @@ class Stream:
             for item in items:
                 item.active = False
                 self._ends.pop(item, None)
-            if self._queue and self._queue.first in gone:
-                self._stop()
-                self._in_hand, self._one_in_hand = self._held(), False
-                self._reading = None
-            self._queue.drop(gone)
-            if self._reading is None:  # so the next call will be noticed
+            self._collector.drop(gone)
+            if not self._collector.is_reading:  # so the next call will be noticed
                 self._frozen = standing
         self._room.set()
 
     def held(self) -> dict[PartitionProgress, int]:
         """What the application may still be at work on: partition to first offset."""
         with self._changed:
-            return self._held()
+            return self._collector.held()
 
     def settle(self) -> None:
         """The application says that it is done with what it has in hand."""
         with self._changed:
-            self._stop()  # the next message is in hand again
-            self._let_go()
+            self._collector.settle()  # the next message is in hand again
 
     def standing(self) -> tuple[int, ...] | None:
         """Where the application is at work; the same value later says that it has not asked since.
@@ -237,7 +222,7 @@ class Stream:
         with self._changed:
             self._ended = True
             self._error = self._error or error
-            self._stop()
+            self._collector.stop()
             self._changed.notify_all()
 
     # -- handing out --------------------------------------------------------------------------
@@ -276,34 +261,19 @@ class Stream:
         self.reader = threading.get_ident()
         self._calls += 1
         self._waiting = True
-        self._stop()
-        self._let_go()
+        self._collector.settle()
         self._queue.stays = False
         self._frozen = None
 
-    def _let_go(self) -> None:
-        """Nothing is in hand any more."""
-        if self._hooks:
-            for item in self._held():
-                if (taken := item.taken) is not None:
-                    item.marks.settle(taken.offset)
-        self._in_hand, self._one_in_hand = {}, False
-
     def _standing(self) -> tuple[int, ...] | None:
-        if self._waiting or not (self._one_in_hand or self._in_hand or self._queue):
+        if self._waiting or not (self._collector.has_in_hand or self._queue):
             return None
-        handed = self._reading.handed if self._reading is not None else 0
-        return (self._calls, self._queue.next_batch, handed)
-
-    def _held(self) -> dict[PartitionProgress, int]:
-        if self._one_in_hand and self._reading is not None:
-            return {self._queue.first: self._reading.last()}
-        return dict(self._in_hand)
+        return (self._calls, self._queue.next_batch, self._collector.handed)
 
     def _clear_next(self, clear: Callable[[Chunk], bool]) -> bool:
         """Whether the next chunk, if there is one, may be handed out. Asked without the lock: the
         answer may come from afar."""
-        self._finish_done()
+        self._collector.finish()
         if not self._queue or self._queue.chunks[0].cleared or not self._gate.is_open:
             return True
         chunk = self._queue.chunks[0]
@@ -315,157 +285,15 @@ class Stream:
         chunk.cleared = cleared and chunk.progress.active
         return cleared
 
-    def _is_clear(self, chunk: Chunk) -> bool:
-        return self._clear is None or chunk.cleared
-
     def _take_one(self) -> list[Message]:
         """One message; more can be had without waiting and locking."""
-        found = self._take(1)
-        if found and self._reading is not None:
-            self._one_in_hand = True
-            marks = self._queue.first.marks
-            marks.hand_out_one(self._reading.last())
-            self._run = self._reading.run(marks.follow if self._hooks else None)
+        found = self._collector.take(1)
+        run = self._collector.run_on() if found else None
+        if run is not None:
+            self._run = run
             if not self._gate.is_open:  # the thread that closed it may have looked before
-                self._stop()
+                self._collector.stop()
         return found
 
-    def _stop(self) -> None:
-        """Let nothing be had without the lock. Any thread may say so; the lock is needed only where
-        that is to last."""
-        reading = self._reading
-        if reading is not None:
-            reading.stop()
-
-    def _take(self, limit: int) -> list[Message]:
-        taken: list[Message] = []
-        size = 0
-        while len(taken) < limit and size < _POLL_BYTES:
-            self._finish_done()
-            reading = self._reading or self._begin(bool(taken))
-            if reading is None:
-                break
-            size += reading.size
-            item = self._queue.first
-            first = self._in_hand.setdefault(item, reading.first())
-            taken += reading.take(limit - len(taken))
-            item.marks.hand_out(first, reading.last())
-            self._queue.stays = True
-        self._finish_done()
-        return taken
-
-    def _begin(self, is_enough: bool) -> Reading | None:
-        """Read on: the next batch, and more of them when they are small."""
-        found = self._read(is_enough)
-        if found is None:
-            return None
-        header, columns = found
-        item, epoch = self._queue.first, header.partition_leader_epoch
-        parts, size = [columns], columns.size
-        while size < _RUN_BYTES and (found := self._queue.read_on(epoch)) is not None:
-            header, columns = found
-            self._count(columns)
-            parts.append(columns)
-            size += columns.size
-        self._reading = Reading(item.topic, item.partition, epoch, parts, header.next_offset)
-        item.read(self._reading)
-        return self._reading
-
-    def _take_batch(self) -> list[MessageBatch]:
-        parts: list[tuple[int, RecordColumns]] = []
-        size, end = 0, -1
-        reading, self._reading = self._reading, None
-        if reading is not None and reading.left:
-            parts = [(reading.epoch, columns) for columns in reading.rest()]
-            size, end = sum(columns.size for _, columns in parts), reading.next_offset
-            self._take_part(parts[0], end)
-        item = self._queue.first if parts else None
-        while size < _BATCH_BYTES:
-            self._queue.finish()
-            if item is not None and not (self._queue and self._queue.first is item):
-                break
-            found = self._read(bool(parts), item)
-            if found is None:
-                break
-            header, columns = found
-            item, end = self._queue.first, header.next_offset
-            parts.append((header.partition_leader_epoch, columns))
-            size += columns.size
-            self._take_part(parts[-1], end)
-        self._queue.finish()
-        if item is None:
-            return []
-        return [MessageBatch(item.topic, item.partition, parts, end, parts[-1][0])]
-
-    def _take_part(self, part: tuple[int, RecordColumns], next_offset: int) -> None:
-        epoch, columns = part
-        item, first = self._queue.first, columns.offsets[0]
-        item.marks.hand_out(self._in_hand.setdefault(item, first), columns.offsets[-1])
-        item.take(first, next_offset, epoch)
-        self._queue.stays = True
-
-    def _read(
-        self, is_enough: bool, only: PartitionProgress | None = None
-    ) -> tuple[BatchHeader, RecordColumns] | None:
-        """The next batch, if it is ``only``'s; ``is_enough``: some was taken before it. One that
-        does not decode must not swallow that: it is met again, and raises, at the next call."""
-
-        def may(chunk: Chunk) -> bool:
-            return only in (None, chunk.progress) and self._is_clear(chunk)
-
-        try:
-            found = self._queue.read(may)
-        except TallymarkError:
-            if is_enough:
-                return None
-            raise
-        if found is not None:
-            self._count(found[1])
-        return found
-
-    def _count(self, columns: RecordColumns) -> None:
-        counted = self._counted
-        counted[0] += len(columns)
-        counted[1] += 1
-        counted[2] += columns.size
-        if self._hooks:
-            item = self._queue.first
-            self._hooks.handed_out(item.topic, item.partition, columns)
-            if item.marks is NO_MARKS:
-                views = self._hooks.views(item.topic, item.partition)
-                item.marks = Marks(views, self._asking_settles)
-
-    def _tell_cut(self, item: PartitionProgress, offset: int) -> None:
+    def _truncated(self, item: PartitionProgress, offset: int) -> None:
         self._hooks.truncated(item.topic, item.partition, offset)
-
-    def _take_chunks(self, max_bytes: int) -> list[Chunk]:
-        taken: list[Chunk] = []
-        room = max_bytes
-        while self._queue and (not taken or room > 0) and self._is_clear(self._queue.chunks[0]):
-            if self._queue.is_at_cut:
-                break
-            chunk = self._queue.pop()
-            taken.append(chunk)
-            self._queue.stays = True
-            self._in_hand.setdefault(chunk.progress, chunk.start)
-            room -= chunk.size
-            for batch in chunk.batches:
-                header = batch.header
-                if self._hooks and not header.is_control:
-                    topic, partition = chunk.progress.topic, chunk.progress.partition
-                    columns = read_columns(topic, partition, batch, chunk.start, chunk.source)
-                    self._hooks.handed_out(topic, partition, columns)
-                self._counted[0] += header.record_count
-                self._counted[1] += 1
-                self._counted[2] += header.size
-                chunk.progress.take(
-                    header.base_offset, header.next_offset, header.partition_leader_epoch
-                )
-            chunk.progress.move(chunk.next_offset, chunk.epoch)
-        return taken
-
-    def _finish_done(self) -> None:
-        """Forget the batch that is handed out to the end, and its chunk with the last one."""
-        if self._reading is None or not self._reading.left:
-            self._reading = None
-            self._queue.finish()
