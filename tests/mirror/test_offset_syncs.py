@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import pytest
 
+from tallymark.mirror.copying.pending_range import PendingRange
+from tallymark.mirror.offsets.offset_sync_writer import OffsetSyncWriter
 from tallymark.mirror.offsets.offset_syncs import (
     LAST_SLOT,
+    TOPIC,
     OffsetSync,
     PendingSyncs,
     decode,
@@ -16,6 +21,8 @@ from tallymark.mirror.offsets.offset_syncs import (
     slot_of,
     translate,
 )
+from tallymark.mirror.progress import PartitionCopy, Range
+from tallymark.mirror.target.target import Target
 
 P = ("clicks", 3)
 
@@ -102,3 +109,46 @@ def test_compaction_leaves_old_pairs_sparse_and_new_ones_dense() -> None:
 )
 def test_what_is_no_pair_is_left_out(key: bytes | None, value: bytes | None) -> None:
     assert decode(key, value) is None
+
+
+@dataclass
+class Published:
+    """A target that remembers what was published."""
+
+    pairs: list[OffsetSync] = field(default_factory=list[OffsetSync])
+
+    def publish_soon(self, topic: str, configs: Any, key: bytes, value: bytes) -> Future[None]:
+        found = decode(key, value)
+        assert topic == TOPIC
+        assert found is not None
+        self.pairs.append(replace(found[2], time_ms=0))
+        done = Future[None]()
+        done.set_result(None)
+        return done
+
+
+def arrived(*base_offsets: int, ranges: list[Range]) -> PendingRange:
+    """A range that went to the target in one batch for each of its offsets there."""
+    first, end = ranges[0][0], ranges[-1][1] + 1
+    copy = PartitionCopy(first, [])
+    pending = PendingRange(P, copy, first, end, 0, ranges, end - first, open=len(base_offsets))
+    pending.target = ("dc1.clicks", 3) if len(base_offsets) == 1 else None
+    for offset in base_offsets:
+        pending.settled(None, offset)
+    return pending
+
+
+def test_only_a_range_whose_offsets_in_the_target_are_known_one_by_one_has_a_pair() -> None:
+    """A range that went there in several batches, that has gaps, or whose offset the target did not
+    return (a duplicate) would move a consumer to a message that is not its own."""
+    target = Published()
+    writer = OffsetSyncWriter("a-to-b", cast(Target, target), lambda partition: "id")
+    writer.arrived(arrived(50, 90, ranges=[(0, 9)]))
+    writer.arrived(arrived(60, ranges=[(10, 12), (15, 19)]))
+    writer.arrived(arrived(-1, ranges=[(20, 29)]))
+    assert writer.publish() == []
+    writer.arrived(arrived(70, ranges=[(30, 39)]))
+    writer.arrived(arrived(80, ranges=[(40, 44)]))
+    writer.close()
+    assert target.pairs == [sync(30, 15, 70)]
+    assert writer.publish() == [], "each is published once"
