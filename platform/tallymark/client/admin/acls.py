@@ -37,8 +37,8 @@ def operations_in(bits: int) -> frozenset[str] | None:
 @dataclass(frozen=True, slots=True)
 class AclEntry:
     """``principal`` ("User:alice", "User:*") is allowed or denied ``operation`` on a resource, from
-    ``host`` ("*": everywhere). ``pattern`` "prefixed": ``name`` is the beginning of names. The
-    cluster's name is "kafka-cluster". Words are the keys of the tables in
+    ``host`` ("*": everywhere). With ``pattern`` "prefixed", ``name`` is the beginning of names. The
+    cluster's name is "kafka-cluster". The possible words are the keys of the tables in
     :mod:`tallymark.protocol.acls.words`."""
 
     resource: str
@@ -52,8 +52,8 @@ class AclEntry:
 
 @dataclass(frozen=True, slots=True)
 class AclQuery:
-    """Which entries are meant; what is None, or "any", is left open. ``pattern`` "match" finds the
-    prefixed and "*" entries that apply to ``name``, too."""
+    """Selects entries; a field that is None or "any" matches all values. ``pattern`` "match" also
+    finds the prefixed and "*" entries that apply to ``name``."""
 
     resource: str = "any"
     name: str | None = None
@@ -65,7 +65,7 @@ class AclQuery:
 
     @classmethod
     def exactly(cls, entry: AclEntry) -> AclQuery:
-        """This entry and no other."""
+        """The query that selects this entry only."""
         return cls(
             entry.resource,
             entry.name,
@@ -104,10 +104,10 @@ def entry_of(acl: Acl) -> AclEntry:
 
 
 class AclAdmin(AdminBase):
-    """The part of Admin that is about access-control entries."""
+    """The methods of Admin for access-control entries."""
 
     def describe_acls(self, query: AclQuery | None = None) -> tuple[AclEntry, ...]:
-        """The entries that are meant; all by default."""
+        """The entries that the query selects; all by default."""
         asked = query or AclQuery()
         request = messages.DescribeAclsRequest(
             resource_type_filter=number_of(RESOURCES, asked.resource, "resource"),
@@ -148,7 +148,7 @@ class AclAdmin(AdminBase):
         return self._settle(entries, attempt, "creating access-control entries")
 
     def delete_acls(self, queries: Sequence[AclQuery]) -> Results[AclQuery, tuple[AclEntry, ...]]:
-        """Remove the entries that are meant; gives those that were removed."""
+        """Remove the entries that the queries select; returns, by query, those removed."""
 
         async def attempt(
             pending: list[AclQuery],

@@ -7,8 +7,8 @@
 One file a subject: :mod:`.topics`, :mod:`.configs`, :mod:`.groups`,
 :mod:`.offsets` (:mod:`.reset`), :mod:`.lag`, :mod:`.records`,
 :mod:`.cluster`, :mod:`.acls`,
-:mod:`.users`. How requests find the broker that can answer them,
-and when they are asked again, is :mod:`.routes`.
+:mod:`.users`. :mod:`.routes` finds the broker that can answer a request, and decides
+when to send it again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from tallymark.client.admin.users import UserAdmin
 class Admin(TopicAdmin, ConfigAdmin, LagAdmin, ClusterAdmin, AclAdmin, UserAdmin):
     """Manages one cluster, ours or Apache Kafka. Thread-safe; close it, or use ``with``.
 
-    Methods about many things give :class:`~.results.Results`: what succeeded, and for the
-    rest why not; ``.check()`` raises if anything failed. What a broker that has just lost its part
-    (controller, leader, coordinator) refuses is asked again for ``request_timeout_ms``. Any call
-    raises ConnectError or AuthenticationError when the cluster cannot be reached, KafkaError
-    UNSUPPORTED_VERSION when its brokers do not serve the request.
+    Methods about many things return :class:`~.results.Results`: the values of those that
+    succeeded, and an error for each of the rest; ``.check()`` raises if anything failed. A broker
+    that has just lost its role (controller, leader, coordinator) refuses requests; they are sent
+    again, for up to ``request_timeout_ms``. Any call raises ConnectError or AuthenticationError
+    when the cluster cannot be reached, KafkaError UNSUPPORTED_VERSION when its brokers do not serve
+    the request.
     """

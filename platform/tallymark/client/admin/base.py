@@ -1,4 +1,4 @@
-"""What all subjects of Admin stand on: one cluster, one background thread."""
+"""The base class of all subjects of Admin: one cluster, one background thread."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class AdminBase(ClosedByWith):
         return self._io.run(work, 3 * self._timeout + _MARGIN, what)
 
     def _settle(self, keys: Iterable[K], attempt: Attempt[K, V], what: str) -> Results[K, V]:
-        """``attempt`` until every key is settled (:func:`~.routes.settle`)."""
+        """Repeat ``attempt`` until every key has a result (:func:`~.routes.settle`)."""
         work = settle(self._cluster, keys, attempt, self._timeout)
         results = Results.of(self._run(work, what))
         # A cluster that cannot be reached is one error, not one for each key.
@@ -79,7 +79,7 @@ class AdminBase(ClosedByWith):
         ask: AskMany[TopicPartition, V],
         what: str,
     ) -> Results[TopicPartition, V]:
-        """``ask(leader's address, its partitions)``, settled."""
+        """``ask(leader's address, its partitions)``, until every partition has a result."""
 
         async def attempt(pending: list[TopicPartition]) -> Outcomes[TopicPartition, V]:
             return await from_leaders(self._cluster, pending, ask)
@@ -89,7 +89,7 @@ class AdminBase(ClosedByWith):
     def _of_coordinators(
         self, groups: Iterable[str], ask: AskMany[str, V], what: str
     ) -> Results[str, V]:
-        """``ask(coordinator's address, its groups)``, settled."""
+        """``ask(coordinator's address, its groups)``, until every group has a result."""
 
         async def attempt(pending: list[str]) -> Outcomes[str, V]:
             return await from_coordinators(self._cluster, pending, ask)
@@ -99,7 +99,7 @@ class AdminBase(ClosedByWith):
     def _of_brokers(
         self, brokers: Iterable[int] | None, ask: Callable[[Address], Awaitable[V]], what: str
     ) -> Results[int, V]:
-        """``ask(address)`` of each of the brokers (None: all), settled."""
+        """``ask(address)`` for each of the brokers (None: all), until every one has a result."""
 
         async def attempt(pending: list[int]) -> Outcomes[int, V]:
             return await from_brokers(self._cluster, pending, ask)

@@ -1,4 +1,4 @@
-"""The cluster itself: who is in it, what it speaks, what its disks hold."""
+"""The cluster itself: its brokers, their API versions, their log directories."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _UNSUPPORTED = CODES["UNSUPPORTED_VERSION"]
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """A broker: where clients reach it. ``rack`` is "" for none; a ``fenced`` one is kept from
-    serving."""
+    """A broker and the address for clients. ``rack`` is "" for none; a ``fenced`` broker must not
+    serve clients."""
 
     id: int
     host: str
@@ -45,7 +45,7 @@ class ClusterDescription:
 @dataclass(frozen=True, slots=True)
 class ReplicaSize:
     """A partition's files in a log directory: bytes, and how many offsets it lags behind.
-    ``future`` is a copy under way from another directory."""
+    ``future``: a copy from another directory that is not finished yet."""
 
     topic: str
     partition: int
@@ -72,10 +72,10 @@ class LogDir:
 
 
 class ClusterAdmin(AdminBase):
-    """The part of Admin that is about brokers."""
+    """The methods of Admin for brokers."""
 
     def brokers(self) -> dict[int, str]:
-        """Broker id -> host:port, asked for now."""
+        """Broker id -> host:port, from a new request."""
         self._run(self._cluster.refresh([]), "listing brokers")
         return {node: str(address) for node, address in self._cluster.metadata.brokers.items()}
 
@@ -85,14 +85,14 @@ class ClusterAdmin(AdminBase):
         return self._cluster.metadata.cluster_id
 
     def describe_cluster(self) -> ClusterDescription:
-        """Id, controller and brokers, asked for now."""
+        """Id, controller and brokers, from a new request."""
         return self._run(self._describe_cluster(), "describing the cluster")
 
     def api_versions(
         self, brokers: Iterable[int] | None = None
     ) -> Results[int, dict[str, tuple[int, int]]]:
-        """Broker id -> {API: (lowest, highest version)} that it serves, those included that we
-        know by number only."""
+        """Broker id -> {API: (lowest, highest version)} that it serves. An API that we do not know
+        is named by its number."""
 
         async def ask(address: Address) -> dict[str, tuple[int, int]]:
             stream = await self._cluster.connections.get(address)

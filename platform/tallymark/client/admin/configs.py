@@ -1,4 +1,4 @@
-"""Configurations of topics, brokers and groups: what is in force, why, and changing it."""
+"""Configurations of topics, brokers and groups: describe the values in force, and change them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TYPES: Final = {
 
 
 class ConfigResource(NamedTuple):
-    """What has a configuration: a topic by name, a broker by its id ("" means all)."""
+    """A thing with a configuration: a topic by name, a broker by its id ("" means all)."""
 
     kind: Kind
     name: str
@@ -56,7 +56,7 @@ class ConfigResource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A place that has a value for a configuration."""
+    """One source of a configuration, with the value there."""
 
     name: str
     value: str | None
@@ -65,8 +65,8 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A configuration in force. ``value`` is None for secrets; ``synonyms`` are all places with a
-    value, the first is in force; ``source`` is one of :data:`SOURCES`."""
+    """A configuration in force. ``value`` is None for secrets; ``synonyms`` are all sources with a
+    value, and the first of them is in force; ``source`` is one of :data:`SOURCES`."""
 
     name: str
     value: str | None
@@ -85,7 +85,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class ListChange:
-    """Add values (comma-separated) to a list, or take them from it."""
+    """Add values (comma-separated) to a list, or remove them from it."""
 
     operation: Literal["append", "subtract"]
     value: str
@@ -97,7 +97,7 @@ Configs: TypeAlias = dict[str, ConfigEntry]
 
 
 class ConfigAdmin(AdminBase):
-    """The part of Admin that is about configurations."""
+    """The methods of Admin for configurations."""
 
     def describe_configs(
         self,
@@ -137,9 +137,9 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> Results[ConfigResource, None]:
-        """Change single configurations, the others stay (KIP-339): a text sets, None goes back to
-        the default, a :class:`ListChange` changes a list. Each resource is changed as a whole or
-        not at all."""
+        """Change single configurations; the others stay (KIP-339). A text sets the value, None
+        resets it to the default, a :class:`ListChange` changes a list. Either all changes of a
+        resource are made or none."""
         wanted = {ConfigResource(*resource): change for resource, change in changes.items()}
 
         async def attempt(pending: list[ConfigResource]) -> Outcomes[ConfigResource, None]:
@@ -206,7 +206,8 @@ class ConfigAdmin(AdminBase):
 
 
 def _by_owner(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-    """A broker's own configurations are asked of itself, all others of the controller (None)."""
+    """The broker to ask -> its resources: the configurations of one broker are requested from that
+    broker, all others from the controller (None)."""
     found: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
         own = resource.kind in ("broker", "broker-logger") and resource.name.isdecimal()

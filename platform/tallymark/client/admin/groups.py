@@ -1,7 +1,7 @@
-"""Consumer groups that the brokers coordinate: which there are, who is in them, removing them.
+"""Consumer groups that the brokers coordinate: list them, describe their members, delete them.
 
-Groups that coordinate themselves in ZooKeeper are in :mod:`.zookeeper_groups`, told in the same
-words.
+Groups that coordinate themselves in ZooKeeper are in :mod:`.zookeeper_groups`, which returns the
+same classes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupList:
-    """The groups by name, and the brokers that could not be asked for theirs."""
+    """The groups by name, and the brokers that did not return theirs."""
 
     groups: Mapping[str, GroupListing] = field(default_factory=dict[str, GroupListing])
     errors: Mapping[int, TallymarkError] = field(default_factory=dict[int, TallymarkError])
@@ -43,7 +43,8 @@ class GroupList:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """One consumer. ``instance_id`` is a static member's name; ``partitions`` are its part."""
+    """One consumer. ``instance_id`` is the name of a static member; ``partitions`` are those
+    assigned to it."""
 
     member_id: str
     instance_id: str | None = None
@@ -55,7 +56,7 @@ class MemberDescription:
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
     """A group in full. ``state``: Empty, PreparingRebalance, CompletingRebalance, Stable;
-    ``coordinator`` is its broker's id, -1 for ZooKeeper; ``protocol`` how parts are chosen."""
+    ``coordinator`` is a broker's id, -1 for ZooKeeper; ``protocol`` names the assignor."""
 
     group: str
     state: str
@@ -71,7 +72,7 @@ class GroupDescription:
 
 
 class GroupAdmin(AdminBase):
-    """The part of Admin that is about groups."""
+    """The methods of Admin for groups."""
 
     def list_groups(self, *, states: Iterable[str] = ()) -> GroupList:
         """The groups of all brokers; with ``states`` only those that are in one of them."""
@@ -95,7 +96,8 @@ class GroupAdmin(AdminBase):
         return GroupList(dict(sorted(groups.items())), answers.errors)
 
     def describe_groups(self, groups: Iterable[str]) -> Results[str, GroupDescription]:
-        """State, members and their partitions. KafkaError GROUP_ID_NOT_FOUND for what is none."""
+        """State, members and their partitions. KafkaError GROUP_ID_NOT_FOUND for a group that does
+        not exist."""
 
         async def ask(address: Address, names: list[str]) -> Outcomes[str, GroupDescription]:
             response = await self._cluster.ask(
@@ -110,8 +112,8 @@ class GroupAdmin(AdminBase):
         )
 
     def delete_groups(self, groups: Iterable[str]) -> Results[str, None]:
-        """Remove groups without members, and their offsets. KafkaError NON_EMPTY_GROUP,
-        GROUP_ID_NOT_FOUND for those that cannot be."""
+        """Remove groups without members, and their offsets. KafkaError NON_EMPTY_GROUP for a group
+        with members, GROUP_ID_NOT_FOUND for one that does not exist."""
 
         async def ask(address: Address, names: list[str]) -> Outcomes[str, None]:
             request = messages.DeleteGroupsRequest(groups_names=tuple(names))
@@ -130,7 +132,7 @@ def _described(group: messages.DescribeGroupsResponseGroup) -> GroupDescription 
     context = f"group {group.group_id}"
     if group.error_code:
         return refusal(group.error_code, context, group.error_message)
-    if group.group_state == _DEAD:  # the answer for a group that is none, before KIP-1043
+    if group.group_state == _DEAD:  # the answer for an unknown group, before KIP-1043
         return refusal(CODES["GROUP_ID_NOT_FOUND"], context)
     return GroupDescription(
         group.group_id,
@@ -152,7 +154,7 @@ def _member(member: messages.DescribeGroupsResponseMember) -> MemberDescription:
 
 
 def _assigned(data: bytes | bytearray | memoryview) -> tuple[TopicPartition, ...]:
-    """The partitions in an assignment; none in one of another kind of group."""
+    """The partitions in an assignment; empty where the group is not one of consumers."""
     if not len(data):
         return ()
     try:

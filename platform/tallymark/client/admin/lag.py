@@ -14,7 +14,8 @@ from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
     """A group and one partition. ``offset`` is the next one it reads (None: it has none);
-    ``log_start`` and ``log_end`` are None, with the ``error``, where the log cannot be asked."""
+    ``log_start`` and ``log_end`` are None, and ``error`` says why, where the leader did not return
+    them."""
 
     topic: str
     partition: int
@@ -26,18 +27,19 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records that it has not read, as far as they are still there; None when not known."""
+        """How many records the group has not read, without those deleted already; None when not
+        known."""
         if self.offset is None or self.log_end is None:
             return None
         return max(0, self.log_end - max(self.offset, self.log_start or 0))
 
 
 class LagAdmin(GroupAdmin, RecordAdmin):
-    """The part of Admin that compares groups with logs."""
+    """The methods of Admin that compare groups with logs."""
 
     def group_lag(self, group: str) -> tuple[PartitionLag, ...]:
         """Every partition that the group has an offset for or consumes now. KafkaError for the
-        group as a whole; GROUP_ID_NOT_FOUND when it is none."""
+        group as a whole; GROUP_ID_NOT_FOUND when it does not exist."""
         description = self.describe_groups([group])[group]
         offsets = {at: one.offset for at, one in self.group_offsets(group).done.items()}
         return self.lag_of(description, offsets)
@@ -45,7 +47,7 @@ class LagAdmin(GroupAdmin, RecordAdmin):
     def lag_of(
         self, group: GroupDescription, offsets: Mapping[TopicPartition, int]
     ) -> tuple[PartitionLag, ...]:
-        """The same for a group that is known, wherever it is coordinated."""
+        """The same for a group that is described already, by brokers or from ZooKeeper."""
         owned = (at for member in group.members for at in member.partitions)
         partitions = sorted({*offsets, *owned})
         starts = self.list_offsets(dict.fromkeys(partitions, EARLIEST))

@@ -1,4 +1,4 @@
-"""Offsets: in logs (ends, times), and of groups (where they stand, setting it, forgetting it)."""
+"""Offsets: in logs (ends, times), and of groups (read, set, reset and delete them)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 _BY_NAME: Final = 9
 """The last version of OffsetCommit and OffsetFetch that names topics by their names."""
 _OF_GROUP: Final = frozenset({14, 15, 16})
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: of the whole group,
-though answers have them with each partition."""
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: errors of the whole
+group, though responses repeat them for each partition."""
 
 _Asking: TypeAlias = Callable[[Address], Awaitable[Outcomes[TopicPartition, V]]]
 
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
-    """A position in a log, None: no record is so late. ``timestamp`` (ms) and ``leader_epoch`` are
-    those of the record there, -1 where there is none or the broker does not report them."""
+    """A position in a log. ``offset`` is None when no record is so late. ``timestamp`` (ms) and
+    ``leader_epoch`` are those of the record there, -1 where there is none or the broker does not
+    report them."""
 
     offset: int | None
     timestamp: int = -1
@@ -45,7 +46,7 @@ class GroupOffset:
 
 
 class OffsetAdmin(AdminBase):
-    """The part of Admin that is about offsets."""
+    """The methods of Admin for offsets."""
 
     def list_offsets(
         self, times: Mapping[TopicPartition, int], *, isolation: Isolation = "read_uncommitted"
@@ -94,7 +95,8 @@ class OffsetAdmin(AdminBase):
     def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int | GroupOffset]
     ) -> Results[TopicPartition, None]:
-        """Set where the group goes on. It must have no members (KafkaError UNKNOWN_MEMBER_ID)."""
+        """Set the offsets from which the group continues. It must have no members (KafkaError
+        UNKNOWN_MEMBER_ID)."""
 
         async def commit(address: Address) -> Outcomes[TopicPartition, None]:
             topics = by_topic(offsets)
@@ -141,7 +143,7 @@ class OffsetAdmin(AdminBase):
         target: OffsetTarget | Mapping[TopicPartition, int],
         current: Mapping[TopicPartition, int],
     ) -> Results[TopicPartition, OffsetReset]:
-        """The offsets from which a group at ``current`` would go on; changes nothing."""
+        """The offsets from which a group at ``current`` would continue; changes nothing."""
         wanted = list(dict.fromkeys(partitions))
         starts = self.list_offsets(dict.fromkeys(wanted, EARLIEST))
         ends = self.list_offsets(dict.fromkeys(starts.done, LATEST))
@@ -173,8 +175,8 @@ class OffsetAdmin(AdminBase):
         *,
         dry_run: bool = False,
     ) -> Results[TopicPartition, OffsetReset]:
-        """Let the group go on elsewhere (:mod:`.reset`); ``dry_run`` only returns where. The
-        group must have no members."""
+        """Set the offsets of the group to ``target`` (:mod:`.reset`); ``dry_run`` only returns
+        them. The group must have no members."""
         wanted = list(dict.fromkeys(partitions))
         current = {at: one.offset for at, one in self.group_offsets(group, wanted).check().items()}
         plan = self.plan_reset(wanted, target, current)
@@ -220,7 +222,7 @@ class OffsetAdmin(AdminBase):
     def _of_coordinator(
         self, group: str, ask: _Asking[V], what: str
     ) -> Outcomes[TopicPartition, V]:
-        """What the group's coordinator says; raises the error for the group as a whole."""
+        """What the group's coordinator returns; raises the error for the group as a whole."""
 
         async def one(
             address: Address, groups: list[str]

@@ -1,4 +1,4 @@
-"""Records of partitions: delete them, see where leader epochs end, see who writes."""
+"""Records of partitions: delete them, and describe leader epochs and active producers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from tallymark.protocol import messages
 from tallymark.protocol.topic_partition import TopicPartition
 
 END_OF_LOG: Final = -1
-"""To :meth:`RecordAdmin.delete_records`: everything that consumers can see now."""
+"""In place of an offset, for :meth:`RecordAdmin.delete_records`: delete all records that consumers
+can see now."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
-    """The largest leader epoch not above the one that was asked for, and where it ends; -1 and -1
-    where the log has none (KIP-320)."""
+    """The largest leader epoch that is not above the requested one, and the offset where it ends;
+    -1 and -1 where the log has none (KIP-320)."""
 
     leader_epoch: int
     end_offset: int
@@ -27,7 +28,7 @@ class EpochEnd:
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """An idempotent producer that a partition remembers; -1 for what it does not know.
+    """An idempotent producer that a partition remembers; -1 in a field that it does not know.
     ``transaction_start`` is the first offset of its open transaction."""
 
     producer_id: int
@@ -38,10 +39,10 @@ class ActiveProducer:
 
 
 class RecordAdmin(OffsetAdmin):
-    """The part of Admin that is about what partitions hold."""
+    """The methods of Admin for the records of partitions."""
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> Results[TopicPartition, int]:
-        """Delete the records below an offset (:data:`END_OF_LOG`: all of them); gives the first
+        """Delete the records below an offset (:data:`END_OF_LOG`: all of them); returns the first
         offset that is left. Disk space is freed by whole segments."""
 
         async def ask(
@@ -78,8 +79,8 @@ class RecordAdmin(OffsetAdmin):
     def offsets_at(
         self, partitions: Iterable[TopicPartition], time_ms: int
     ) -> Results[TopicPartition, int]:
-        """The first record at or after a time of each partition, the end of its log when there is
-        none: what :meth:`delete_records` takes to delete what is older."""
+        """The offset of each partition's first record at or after a time; the end of its log when
+        there is none. :meth:`delete_records` takes it to delete older records."""
         found = self.list_offsets(dict.fromkeys(partitions, time_ms))
         done = {
             at: END_OF_LOG if one.offset is None else one.offset for at, one in found.done.items()
@@ -89,7 +90,7 @@ class RecordAdmin(OffsetAdmin):
     def leader_epochs(
         self, epochs: Mapping[TopicPartition, int]
     ) -> Results[TopicPartition, EpochEnd]:
-        """Where leader epochs end in the logs."""
+        """The offsets at which leader epochs end in the logs."""
 
         async def ask(
             address: Address, mine: list[TopicPartition]

@@ -1,8 +1,9 @@
-"""Where a group is to go on: the decision. Pure; the facts are asked for by :mod:`.offsets`.
+"""Decides from which offset a group continues after a reset. Pure; :mod:`.offsets` requests the
+facts.
 
 As ``kafka-consumer-groups --reset-offsets``: to the earliest or latest record, to the first record
-at or after a time, to an offset, by so many records forwards or backwards, or to its present
-offset. What lies outside of the log is moved to its nearest end, and said.
+at or after a time, to an offset, by a number of records forwards or backwards, or to its present
+offset. A target outside of the log is moved to the nearest end of the log, and reported as moved.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class OffsetTarget:
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """A partition's log: its first offset, the next one, the first one at or after the time that is
-    asked for (None: no record is so late), and the offset of the group (None: it has none)."""
+    """A partition's log: its first offset, its next one, the first one at or after the requested
+    time (None: no record is so late), and the offset of the group (None: it has none)."""
 
     start: int
     end: int
@@ -38,8 +39,8 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """What becomes of one partition: ``before`` is None where the group had no offset; ``moved``
-    says that the target was outside of the log."""
+    """The reset of one partition. ``before`` is None where the group had no offset; ``moved``
+    is True when the target was outside of the log."""
 
     before: int | None
     after: int
@@ -47,12 +48,14 @@ class OffsetReset:
 
     @property
     def records(self) -> int | None:
-        """How many records further (negative: back) the group goes on; None without a before."""
+        """By how many records the group moves forwards (negative: backwards); None where it had no
+        offset."""
         return None if self.before is None else self.after - self.before
 
 
 def decide(target: OffsetTarget, facts: LogFacts) -> OffsetReset:
-    """Where to go on. UserError: a shift, or the current offset, of a group that has none."""
+    """The reset of one partition. UserError: ``target`` is a shift or the current offset, and the
+    group has no offset."""
     wanted = _wanted(target, facts)
     after = max(facts.start, min(wanted, facts.end))
     return OffsetReset(facts.current, after, after != wanted)
@@ -62,7 +65,7 @@ def decide_all(
     target: OffsetTarget | Mapping[tuple[str, int], int],
     facts: Mapping[tuple[str, int], LogFacts],
 ) -> dict[tuple[str, int], OffsetReset | UserError]:
-    """For every partition; ``target`` may be offsets by partition."""
+    """:func:`decide` for every partition; ``target`` may be offsets by partition."""
     decided: dict[tuple[str, int], OffsetReset | UserError] = {}
     for partition, known in facts.items():
         one = (

@@ -1,4 +1,4 @@
-"""What became of each thing that was asked for: some may succeed while others fail."""
+"""The results of a request about many things: some may succeed while others fail."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ Outcomes: TypeAlias = dict[K, V | TallymarkError]
 
 @dataclass(frozen=True)
 class Results(Generic[K, V]):
-    """``done`` holds what succeeded, ``errors`` why the rest did not. Indexing gives the value of
-    one thing, or raises its error; iterating goes over what succeeded."""
+    """``done`` holds the values of the keys that succeeded, ``errors`` the errors of the rest.
+    Indexing returns the value of one key or raises its error; iterating goes over the keys that
+    succeeded."""
 
     done: Mapping[K, V] = field(default_factory=dict[K, V])
     errors: Mapping[K, TallymarkError] = field(default_factory=dict[K, TallymarkError])
@@ -37,8 +38,8 @@ class Results(Generic[K, V]):
         return cls(done, errors)
 
     def check(self) -> Mapping[K, V]:
-        """``done``, if all succeeded; else raises the first error, which says how many there are
-        besides."""
+        """Return ``done`` if all succeeded; else raise the first error, whose text says how many
+        others there are."""
         for error in self.errors.values():
             if len(self.errors) > 1:
                 error.add_note(f"and {len(self.errors) - 1} more failed")
@@ -58,13 +59,13 @@ class Results(Generic[K, V]):
 
 
 def refusal(code: int, context: str, message: str | None = None) -> KafkaError:
-    """The error for a code in an answer, with the broker's own words where they add something."""
+    """The error for a code in a response, with the broker's own message where it adds something."""
     words = (message or "").removesuffix(str(KafkaError(code))).strip(" :'")
     return KafkaError(code, context if words in context else f"{context}: {words}")
 
 
 def unanswered(context: str) -> KafkaError:
-    """The error for what an answer leaves out."""
+    """The error for a key that a response leaves out."""
     return KafkaError(CODES["UNKNOWN_SERVER_ERROR"], f"{context}: the broker's answer lacks it")
 
 

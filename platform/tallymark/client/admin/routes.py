@@ -1,9 +1,9 @@
-"""To whom an administrator's request goes, and when it is asked again.
+"""Which broker an administrator's request goes to, and when it is sent again.
 
-Topics are the controller's, records and offsets in logs the partition leader's, groups their
-coordinator's, disks and broker settings each broker's own. All of these move. :func:`settle` is the
-one loop that asks again: only for the things that failed by what may pass, after a fresh look at
-the metadata where that was old, until all are settled or the time is over.
+The controller answers for topics, the partition leader for records and offsets in its log, the
+coordinator for a group, each broker for its disks and settings. All of these roles move.
+:func:`settle` is the one loop that sends requests again: only for the keys whose error may pass,
+after a metadata refresh where the metadata was old, until all have a result or the time is over.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ R = TypeVar("R", bound=Message)
 
 _UNKNOWN: Final = frozenset({CODES["UNKNOWN_TOPIC_OR_PARTITION"], CODES["UNKNOWN_TOPIC_ID"]})
 _PATIENCE: Final = 1.0
-"""Seconds for which brokers may not have heard of a topic; after that it is a wrong name."""
+"""Seconds that brokers may need to learn of a new topic; an unknown topic is a wrong name after
+that."""
 _LONGEST_BACKOFF: Final = 1.0
 
 Attempt: TypeAlias = Callable[[list[K]], Awaitable[Outcomes[K, V]]]
 AskMany: TypeAlias = Callable[[Address, list[K]], Awaitable[Outcomes[K, V]]]
-"""Asks one broker about the things that are its own."""
+"""Asks one broker about the keys that it answers for."""
 
 
 async def settle(
@@ -47,11 +48,12 @@ async def settle(
     *,
     patient: bool = False,
 ) -> Outcomes[K, V]:
-    """``attempt(keys)`` until each key has a value, an error that will not pass, or ``timeout``
-    seconds are over: then TimedOutError with the last reason. In the order of ``keys``.
+    """Repeat ``attempt(keys)`` until each key has a value or an error that will not pass. When
+    ``timeout`` seconds are over, the rest get a TimedOutError with the last reason. The outcomes
+    are in the order of ``keys``.
 
-    A cluster that has never been reached is not waited for, as the address may be wrong, unless
-    ``patient``."""
+    Unless ``patient``, a cluster that has never been reached is not waited for, as the address may
+    be wrong."""
     order = list(dict.fromkeys(keys))
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -78,7 +80,7 @@ async def settle(
 async def from_controller(
     cluster: Cluster, request: Request[R], keys: Iterable[K], read: Callable[[R], Outcomes[K, V]]
 ) -> Outcomes[K, V]:
-    """One question to the controller about ``keys``."""
+    """One request to the controller about ``keys``."""
     try:
         return read(await cluster.ask_controller(request))
     except (ConnectError, KafkaError) as error:
@@ -90,7 +92,7 @@ async def from_leaders(
     partitions: Iterable[TopicPartition],
     ask: AskMany[TopicPartition, V],
 ) -> Outcomes[TopicPartition, V]:
-    """``ask(leader's address, its partitions)`` of every leader at the same time."""
+    """``ask(leader's address, its partitions)`` for every leader, all at the same time."""
     wanted = list(partitions)
     unknown = {topic for topic, part in wanted if cluster.leader_address(topic, part) is None}
     if unknown:
@@ -113,7 +115,7 @@ async def from_coordinators(
     groups: Iterable[str],
     ask: AskMany[str, V],
 ) -> Outcomes[str, V]:
-    """``ask(coordinator's address, its groups)`` of every coordinator at the same time."""
+    """``ask(coordinator's address, its groups)`` for every coordinator, all at the same time."""
     found = await find_coordinators(cluster, groups)
     outcomes: Outcomes[str, V] = {}
     looked_after: dict[Address, list[str]] = {}
@@ -136,7 +138,7 @@ async def find_coordinators(
     found: Outcomes[str, tuple[int, Address]] = {}
     for group in groups:
         try:
-            # In both forms: as one key until v3, as many from v4 (KIP-699).
+            # In both forms: one key up to v3, many from v4 (KIP-699).
             answer = await cluster.ask_any(
                 messages.FindCoordinatorRequest(key=group, coordinator_keys=(group,))
             )
@@ -154,7 +156,7 @@ async def find_coordinators(
 async def from_brokers(
     cluster: Cluster, brokers: Iterable[int], ask: Callable[[Address], Awaitable[V]]
 ) -> Outcomes[int, V]:
-    """``ask(address)`` of the brokers with these ids, at the same time."""
+    """``ask(address)`` for the brokers with these ids, all at the same time."""
     await cluster.refresh([])
     known = cluster.metadata.brokers
 

@@ -52,7 +52,7 @@ async def create_topic(
     """Create a topic and wait until brokers report it. False when it was there already.
 
     Raises KafkaError (INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG ...),
-    TimedOutError after ``timeout`` seconds; brokers that are away are waited for.
+    TimedOutError after ``timeout`` seconds. It waits for brokers that cannot be reached.
     """
     topic = NewTopic(name, partitions, replication_factor, configs)
 
@@ -70,7 +70,7 @@ async def delete_topic(cluster: Cluster, name: str, timeout: float) -> bool:
 
     async def attempt(names: list[str]) -> Outcomes[str, bool]:
         outcome = (await ask_delete(cluster, names, timeout)).get(name)
-        return {name: _unless(outcome, _GONE)}  # gone is what was asked for: no second question
+        return {name: _unless(outcome, _GONE)}  # it is gone, as wanted
 
     outcome = (await settle(cluster, [name], attempt, timeout, patient=True))[name]
     if isinstance(outcome, TallymarkError):

@@ -31,8 +31,8 @@ __all__ = ["CreatedTopic", "NewTopic", "PartitionDescription", "TopicAdmin", "To
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition: broker ids of its leader (-1: none now) and replicas, the first of them
-    preferred; ``isr`` are those in sync, ``offline`` those whose broker or disk is away."""
+    """A partition: broker ids of its leader (-1: none now) and replicas, the preferred leader
+    first; ``isr`` are those in sync, ``offline`` those whose broker or disk is not available."""
 
     partition: int
     leader: int
@@ -49,8 +49,8 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic with its partitions, ascending. ``internal`` ones are the cluster's own.
-    ``operations``: what the asker may do with it, by the words of
+    """A topic with its partitions, ascending. ``internal``: the cluster itself uses the topic.
+    ``operations``: what the caller may do with it, in the words of
     :data:`~.acls.OPERATIONS`; None when it was not requested, or not reported (before Kafka 2.3).
     """
 
@@ -62,7 +62,7 @@ class TopicDescription:
 
 
 class TopicAdmin(AdminBase):
-    """The part of Admin that is about topics."""
+    """The methods of Admin for topics."""
 
     def create_topic(
         self,
@@ -90,9 +90,9 @@ class TopicAdmin(AdminBase):
     def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> Results[str, CreatedTopic]:
-        """Create several, each by itself: with a number of partitions or with replicas placed by
-        hand. ``validate_only`` asks whether it would work. Brokers may need a moment until all of
-        them tell of a new topic."""
+        """Create several topics, each with a number of partitions or with a given placement of
+        replicas. One may fail while others succeed. ``validate_only`` checks the request and
+        creates nothing. Brokers may need a moment until all of them report a new topic."""
         wanted = {topic.name: topic for topic in topics}
 
         async def attempt(names: list[str]) -> Outcomes[str, CreatedTopic]:
@@ -104,7 +104,8 @@ class TopicAdmin(AdminBase):
     def delete_topic(self, name: str, if_exists: bool = True) -> bool:
         """Delete a topic and its records. True when this call deleted it.
 
-        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION unless ``if_exists``, and as above.
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION unless ``if_exists``; other errors as for
+        :meth:`create_topic`.
         """
         work = delete_topic(self._cluster, name, self._timeout)
         gone = self._run(work, f"deleting topic {name}")
@@ -113,7 +114,7 @@ class TopicAdmin(AdminBase):
         return gone
 
     def delete_topics(self, names: Iterable[str]) -> Results[str, None]:
-        """Delete several with their records."""
+        """Delete several topics with their records."""
 
         async def attempt(pending: list[str]) -> Outcomes[str, None]:
             return await ask_delete(self._cluster, pending, self._timeout)
@@ -127,8 +128,8 @@ class TopicAdmin(AdminBase):
         assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
         validate_only: bool = False,
     ) -> Results[str, None]:
-        """Let topics grow to so many partitions; ``assignments`` place the replicas of each new
-        one. Which partition a key goes to changes with their number."""
+        """Add partitions to topics until they have the given numbers; ``assignments`` place the
+        replicas of each new partition. A key may go to another partition afterwards."""
         placed = assignments or {}
 
         async def attempt(names: list[str]) -> Outcomes[str, None]:
@@ -158,7 +159,8 @@ class TopicAdmin(AdminBase):
 
     async def _told_of(self, counts: Mapping[str, int]) -> None:
         """Wait until a broker reports so many partitions: Apache Kafka's controller answers before
-        its brokers know. Past the deadline they are there all the same."""
+        its brokers know of them. After the deadline it returns without an error, since the
+        partitions exist all the same."""
         deadline = time.monotonic() + self._timeout
         while counts and time.monotonic() < deadline:
             await self._cluster.refresh(list(counts))
@@ -168,15 +170,15 @@ class TopicAdmin(AdminBase):
             await asyncio.sleep(RETRY_BACKOFF)
 
     def topics(self) -> dict[str, TopicInfo]:
-        """All topics, asked for now."""
+        """All topics, from a new request."""
         self._run(self._cluster.refresh(None), "listing topics")
         return self._cluster.metadata.topics()
 
     def describe_topics(
         self, names: Iterable[str] | None = None, *, operations: bool = False
     ) -> Results[str, TopicDescription]:
-        """These topics (None: all there are) with leaders and replicas, asked for now; with
-        ``operations`` also what the asker may do with them (KIP-430)."""
+        """These topics (None: all) with leaders and replicas, from a new request; with
+        ``operations`` also what the caller may do with them (KIP-430)."""
         wanted = None if names is None else sorted(set(names))
         request = messages.MetadataRequest(
             topics=None
@@ -189,7 +191,8 @@ class TopicAdmin(AdminBase):
         return Results.of({topic.name or "": _described(topic) for topic in response.topics})
 
     def partitions_of(self, topics: Iterable[str]) -> tuple[TopicPartition, ...]:
-        """Every partition of the topics, asked for now. KafkaError for a topic that is none."""
+        """Every partition of the topics, from a new request. KafkaError for a topic that does not
+        exist."""
         described = self.describe_topics(topics).check()
         return tuple(
             (topic.name, part.partition)
@@ -198,7 +201,7 @@ class TopicAdmin(AdminBase):
         )
 
     def leaders(self, topic: str) -> dict[int, tuple[int, int]]:
-        """Partition -> (broker id of its leader or -1, leader epoch) as last asked for."""
+        """Partition -> (broker id of its leader or -1, leader epoch), from the cached metadata."""
         metadata = self._cluster.metadata
         info = metadata.topic(topic)
         found = {p: metadata.leader(topic, p) for p in (info.partitions if info else ())}

@@ -1,4 +1,4 @@
-"""Users who log in by SCRAM (KIP-554), and how much clients may send and fetch (KIP-546)."""
+"""SCRAM users and their passwords (KIP-554), and quotas of clients (KIP-546)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
         | messages.AlterUserScramCredentialsRequestDeletion
     )
 Entity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""Whom a quota holds for: ("user" | "client-id" | "ip", name; None: the default of all) pairs."""
+"""The clients that a quota applies to, as pairs: ("user" | "client-id" | "ip", name). The name None
+means the default for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewPassword:
-    """A user's password by one mechanism. The broker never sees it: it is salted and hashed here
-    ``iterations`` times."""
+    """A user's password for one mechanism. It is never sent to the broker: the client salts and
+    hashes it ``iterations`` times."""
 
     user: str
     password: str = field(repr=False)
@@ -41,7 +42,7 @@ class NewPassword:
 
 
 class UserAdmin(AdminBase):
-    """The part of Admin that is about users and quotas."""
+    """The methods of Admin for users and quotas."""
 
     def describe_users(self, names: Iterable[str] = ()) -> Results[str, dict[str, int]]:
         """User -> {mechanism: iterations}; all users by default."""
@@ -64,7 +65,7 @@ class UserAdmin(AdminBase):
         passwords: Iterable[NewPassword] = (),
         remove: Iterable[tuple[str, str]] = (),
     ) -> Results[str, None]:
-        """Give users passwords, and ``remove`` (user, mechanism) pairs; by user."""
+        """Set the passwords of users, and ``remove`` (user, mechanism) pairs. Results are by user."""
         changes: list[_Change] = [_upsertion(one) for one in passwords]
         changes += [
             messages.AlterUserScramCredentialsRequestDeletion(
@@ -150,7 +151,8 @@ class UserAdmin(AdminBase):
 
 
 def _turns(changes: Iterable[_Change]) -> list[dict[str, _Change]]:
-    """One change a user at a time: Apache Kafka takes no more in a request."""
+    """The changes split into requests with at most one change per user: Apache Kafka accepts no
+    more in one request."""
     turns: list[dict[str, _Change]] = []
     for change in changes:
         free = next((turn for turn in turns if change.name not in turn), None)

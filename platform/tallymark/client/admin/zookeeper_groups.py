@@ -1,7 +1,7 @@
-"""Consumer groups that coordinate themselves in ZooKeeper, told and changed in the words of
-:mod:`.groups`: who is in them, what each consumes, where they stand.
+"""Consumer groups that coordinate themselves in ZooKeeper: their members, the partitions of each,
+their offsets. Methods and results are those of :mod:`.groups`.
 
-Nothing here is a member of a group: offsets are only changed while a group has none.
+Nothing here joins a group; offsets are only changed while a group has no members.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _NON_EMPTY: Final = CODES["NON_EMPTY_GROUP"]
 
 
 class ZooKeeperGroups:
-    """The groups below one cluster's root. Blocks; thread-safe as its session is."""
+    """The groups below one cluster's root in ZooKeeper. Its methods block; it is thread-safe
+    because its session is."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
@@ -55,15 +56,16 @@ class ZooKeeperGroups:
         return {partition: position.offset for partition, position in positions.items()}
 
     def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set where the group goes on; makes the group if there is none. KafkaError
-        NON_EMPTY_GROUP while it has members."""
+        """Set the offsets from which the group continues; creates the group if there is none.
+        KafkaError NON_EMPTY_GROUP while it has members."""
         self._check_empty(group)
         self._zookeeper.ensure(paths.group(group))
         positions = {partition: Position(offset) for partition, offset in offsets.items()}
         OffsetRegistry(self._zookeeper, group).commit(positions)
 
     def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete the offsets of the group. KafkaError as for the others."""
+        """Delete the group's offsets for ``partitions``. KafkaError GROUP_ID_NOT_FOUND,
+        NON_EMPTY_GROUP."""
         self._check(group)
         self._check_empty(group)
         for partition in partitions:

@@ -13,8 +13,8 @@ from tallymark.net.addresses import Address, parse_addresses
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Either ``servers`` or the ``zookeeper`` that knows them (``host:port[/chroot]``), and the
-    ``security`` that every connection to a broker is opened with."""
+    """Either ``servers``, or the ``zookeeper`` where they are registered (``host:port[/chroot]``);
+    and the ``security`` with which every connection to a broker is opened."""
 
     servers: tuple[Address, ...] = ()
     zookeeper: str = ""
@@ -40,7 +40,7 @@ class Bootstrap:
         return cls(servers=parse_addresses(bootstrap_servers or ""), security=security)
 
     async def addresses(self) -> tuple[Address, ...]:
-        """The brokers to try, in order. UserError or ConnectError when ZooKeeper knows none."""
+        """The brokers to try, in order. UserError or ConnectError when ZooKeeper returns none."""
         if not self.zookeeper:
             return self.servers
         connect, protocol = self.zookeeper, self.security.protocol
@@ -53,8 +53,8 @@ class Bootstrap:
 
 
 def brokers_in_zookeeper(connect: str, protocol: str = "PLAINTEXT") -> tuple[Address, ...]:
-    """The live brokers that registered there, each by its first listener that is secured by
-    ``protocol``. UserError when there are none."""
+    """The live brokers that registered there: for each, the first listener with the security
+    protocol ``protocol``. UserError when there are none."""
     # Only clients that use ZooKeeper pay for loading its library.
     from tallymark.coordination.cluster.brokers import BrokerRegistry
     from tallymark.coordination.malformed_nodes import MalformedNodes

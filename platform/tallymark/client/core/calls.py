@@ -1,7 +1,8 @@
-"""Calls that block, made for coroutines: each in a thread that lives as long as the call.
+"""Blocking calls made for coroutines: each in a thread that lives as long as the call.
 
-Not in the event loop's default executor: its few threads are the application's, a close() there
-would wait behind whatever fills them, and they stay when the call is over.
+They do not use the event loop's default executor: its few threads belong to the application, a
+close() there would wait until the application's work leaves one free, and the threads stay after
+the call.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ def start_thread(name: str, function: Callable[[], T]) -> Future[T]:
 
 
 async def outcome_of(future: Future[T]) -> T:
-    """Await a future of another thread that runs. Being cancelled ends the waiting, not the work:
-    a concurrent future that runs does not let itself be cancelled."""
+    """Await a running future of another thread. Cancelling ends the wait, not the work: a
+    concurrent future that runs cannot be cancelled."""
     return await asyncio.wrap_future(future)
 
 
 async def in_thread(name: str, function: Callable[[], T]) -> T:
-    """Run ``function``, which may block but must end, and await its outcome. Being cancelled ends
-    the waiting; the call itself goes on to its end."""
+    """Run ``function``, which may block but must end, and await its outcome. Cancelling ends the
+    wait; the call itself continues to its end."""
     return await outcome_of(start_thread(name, function))

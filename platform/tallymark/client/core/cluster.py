@@ -32,14 +32,14 @@ R = TypeVar("R", bound=Message)
 log: Final = logging.getLogger(__name__)
 
 METADATA_MAX_AGE: Final = 300.0
-"""Seconds after which metadata is asked for again though nothing went wrong."""
+"""Seconds after which metadata is requested again without any error."""
 RETRY_BACKOFF: Final = 0.1
 LOOK_AGAIN: Final = 1.0
-"""Seconds for which it counts what ZooKeeper said of the brokers, when all known ones are gone."""
+"""Seconds for which ZooKeeper's list of brokers is used before it is read again."""
 
 
 class Cluster:
-    """Knows the brokers of one cluster and talks to them. Lives in one event loop.
+    """Knows the brokers of one cluster and sends requests to them. Lives in one event loop.
 
     ``request_timeout`` (seconds) bounds every single request.
     """
@@ -54,8 +54,8 @@ class Cluster:
         metrics: Metrics | None = None,
     ) -> None:
         self.metrics = guarded(metrics)
-        """What to call with what is measured; None: nothing is (:mod:`tallymark.client.metrics`).
-        """
+        """Called with every measurement; None: nothing is measured
+        (:mod:`tallymark.client.metrics`)."""
         self.metadata = Metadata()
         self.request_timeout = request_timeout
         self.connections = Connections(
@@ -84,10 +84,11 @@ class Cluster:
     # --- metadata ---------------------------------------------------------------------------
 
     async def topic(self, name: str, timeout: float) -> TopicInfo:
-        """The topic, asked for until it is there; a broker may make it at the first question.
+        """The topic; its metadata is requested until it exists. A broker may create the topic at
+        the first request.
 
-        Raises the broker's KafkaError when asking again cannot help, TimedOutError naming the
-        last reason after ``timeout`` seconds.
+        Raises the broker's KafkaError when a retry cannot help, TimedOutError naming the last
+        reason after ``timeout`` seconds.
         """
         deadline = asyncio.get_running_loop().time() + timeout
         reason: TallymarkError | None = None
@@ -99,7 +100,7 @@ class Cluster:
                 await asyncio.wait_for(self.refresh([name]), _left(deadline))
                 reason = self._topic_error(name)
             except TimeoutError:
-                pass  # what was said before says more
+                pass  # the reason before this one says more
             except AuthenticationError:
                 raise
             except ConnectError as error:
@@ -115,7 +116,7 @@ class Cluster:
                 await asyncio.sleep(RETRY_BACKOFF)
 
     async def refresh(self, names: Iterable[str] | None) -> None:
-        """Ask for the metadata of ``names`` (None: of all topics) now."""
+        """Request the metadata of ``names`` (None: of all topics) now."""
         wanted = None if names is None else sorted(set(names))
         request = MetadataRequest(
             topics=None
@@ -129,19 +130,19 @@ class Cluster:
         self.metadata.update(response, whole=wanted is None)
 
     def refresh_soon(self) -> asyncio.Task[None]:
-        """Ask again for every topic in use, in the background; one question at a time. The task
-        never fails: what went wrong is logged, and the metadata stays as it was."""
+        """Request the metadata of every topic in use, in the background; one request at a time.
+        The task never fails: errors are logged, and the metadata stays as it was."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = supervised.start(self._refresh_quietly(), "metadata refresh")
         return self._refreshing
 
     def refresh_if_old(self) -> None:
-        """:meth:`refresh_soon` when the last answer is older than METADATA_MAX_AGE."""
+        """:meth:`refresh_soon` when the last response is older than METADATA_MAX_AGE."""
         if asyncio.get_running_loop().time() - self._refreshed_at > METADATA_MAX_AGE:
             self.refresh_soon()
 
     async def _refresh_quietly(self) -> None:
-        # At most one question per back-off, however many partitions ask for it.
+        # At most one request per back-off, however many partitions need it.
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._refreshed_at + RETRY_BACKOFF - loop.time()))
         self._refreshed_at = loop.time()
@@ -149,7 +150,7 @@ class Cluster:
             if self._interest:
                 await self.refresh(self._interest)
         except ClosedError:
-            return  # by us, meanwhile
+            return  # closed by us meanwhile
         except TallymarkError as error:
             if str(error) != self._said:  # once, not ten times a second while a broker is away
                 self._said = str(error)
@@ -163,8 +164,8 @@ class Cluster:
             raise WrongClusterError(address, known, found)
 
     async def _check_cluster(self, stream: BrokerConnection) -> None:
-        """A broker that was connected to before may be one of another cluster now: a port was
-        taken, a name moved. WrongClusterError before anything is sent there."""
+        """Check that the broker is still one of this cluster: after a reconnect another cluster may
+        have the port or the host name. WrongClusterError before any other request is sent."""
         if self.metadata.cluster_id:
             self._compare(str(stream.address), await stream.request(MetadataRequest(topics=())))
 
@@ -191,11 +192,11 @@ class Cluster:
         return await stream.request(message, version, timeout=self.request_timeout)
 
     async def ask_any(self, message: Request[R]) -> R:
-        """Send one request to whichever broker answers first of those that are tried in turn:
-        open connections, known brokers, the bootstrap list.
+        """Send one request to any broker. Tries open connections, known brokers, then the
+        bootstrap list, one after the other, until one answers.
 
         Raises ConnectError naming every address that was tried and why it failed;
-        AuthenticationError when none answered and one does not let us in.
+        AuthenticationError when none answered and at least one refused our log-in.
         """
         failures: list[str] = []
         refusal: AuthenticationError | None = None
@@ -203,7 +204,7 @@ class Cluster:
         for source in (self._connected, self._known, self._begin_again):
             try:
                 addresses = await source()
-            except (ConnectError, UserError) as error:  # of ZooKeeper
+            except (ConnectError, UserError) as error:  # from ZooKeeper
                 if not tried:
                     raise
                 failures.append(str(error))
@@ -256,8 +257,8 @@ class Cluster:
         return tuple(stream.address for stream in streams)
 
     async def _begin_again(self) -> tuple[Address, ...]:
-        """The bootstrap addresses. ZooKeeper is asked by one at a time and once a second at most,
-        however many retry: each look costs a session there."""
+        """The bootstrap addresses. ZooKeeper is read by one caller at a time and at most once a
+        second, however many retry: each read opens a session there."""
         if not self._bootstrap.zookeeper:
             return self._bootstrap.servers
         now = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""One connection per broker, opened when it is first needed and again after it broke."""
+"""One connection per broker, opened when it is first needed, and again after it broke."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Entry:
 
 
 class Connections:
-    """Streams by address. Lives in one event loop."""
+    """The connections of one client, by address. Lives in one event loop."""
 
     def __init__(
         self,
@@ -46,21 +46,22 @@ class Connections:
         self._entries: dict[Address, _Entry] = {}
         self._closed = False
         self.verify: Callable[[BrokerConnection], Awaitable[None]] | None = None
-        """Called with every connection to an address that was connected to before: somebody else
-        may listen there now. What it raises (ConnectError) keeps the connection from being used."""
+        """Called with every new connection to an address that had one before: another server may
+        listen there now. If it raises a ConnectError, the connection is not used."""
         self.origin: Callable[[Address], str] = lambda address: ""
-        """Says where an address comes from, for the error of one that does not answer."""
+        """Returns where an address comes from, for the error about an address that does not
+        answer."""
 
     def ready(self, address: Address) -> BrokerConnection | None:
-        """The open connection to ``address``, if there is one now."""
+        """The open connection to ``address``; None when there is none now."""
         entry = self._entries.get(address)
         if entry is None or entry.stream is None or entry.stream.closed:
             return None
         return entry.stream
 
     def generation(self, address: Address) -> int:
-        """How often a connection to ``address`` has been opened: a change says that the broker may
-        have restarted in between."""
+        """How often a connection to ``address`` has been opened: after a change the broker may have
+        restarted."""
         entry = self._entries.get(address)
         return entry.opened if entry else 0
 
@@ -72,8 +73,8 @@ class Connections:
     async def get(self, address: Address) -> BrokerConnection:
         """The connection to ``address``, opened if need be (once for all callers).
 
-        Raises ConnectError; at once and without trying for a short while after the last failure,
-        so that retry loops of many callers do not become connection storms.
+        Raises ConnectError. For a short time after a failure it raises at once, without trying, so
+        that the retry loops of many callers do not become connection storms.
         """
         if self._closed:
             raise ClosedError("the client has been closed")
@@ -101,7 +102,7 @@ class Connections:
             raise
 
     async def close(self) -> None:
-        """Close all; what was written has a moment to leave."""
+        """Close all connections; requests that were written get a moment to be sent."""
         self._closed = True
         opening = [entry.opening for entry in self._entries.values() if entry.opening]
         for task in opening:

@@ -1,6 +1,6 @@
-"""Has this process been forked since? Cheaper than asking the kernel for the process id each time.
+"""Detects that this process was forked, for less than a system call.
 
-``os.getpid`` is a system call, and a producer would ask for every record.
+A producer checks for every record, and ``os.getpid`` would be a system call each time.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from weakref import WeakSet
 
 
 class Forkable(Protocol):
-    """Something that a child must not go on using as it is."""
+    """An object that a forked child must change before it uses it."""
 
     def forked(self) -> None:
-        """Called in the child, before anything else of it runs."""
+        """Called in the child, before any other code runs there."""
 
 
 class _Forks:
-    """``count`` forks lie between the first process and this one."""
+    """``count`` is the number of forks between the first process and this one."""
 
     count = 0
     lock = threading.Lock()
@@ -28,23 +28,23 @@ class _Forks:
     @classmethod
     def add(cls) -> None:
         cls.count += 1
-        cls.lock = threading.Lock()  # the old one may be held by a thread that is not here
+        cls.lock = threading.Lock()  # a thread of the parent may hold the old one
         for one in list(cls.told):
             one.forked()
 
 
 def generation() -> int:
-    """A number that is another one in a forked child than in its parent."""
+    """A number that differs between a forked child and its parent."""
     return _Forks.count
 
 
 def tell_in_child(one: Forkable) -> None:
-    """Have ``one.forked()`` called in every forked child while it lives."""
+    """Call ``one.forked()`` in every forked child, as long as ``one`` lives."""
     _Forks.told.add(one)
 
 
 def fork_lock() -> threading.Lock:
-    """For an object that replaces itself in a child: a lock that no thread of the parent holds."""
+    """A lock that no thread of the parent holds, for an object that replaces itself in a child."""
     return _Forks.lock
 
 

@@ -1,10 +1,10 @@
-"""One background thread with one event loop: where a client object does its I/O.
+"""One background thread with one event loop, in which a client object does its I/O.
 
-The public client classes are synchronous and thread-safe; each owns an :class:`IoThread` and hands
-coroutines over to it. The thread is a daemon: a program that forgets ``close()`` still ends.
+The public client classes are synchronous and thread-safe; each owns an :class:`IoThread` and
+submits coroutines to it. The thread is a daemon: a program that forgets ``close()`` still ends.
 
-What dies in the background (a task made by :func:`.supervised.start`, a callback of the loop) ends
-the client: every later call raises ClientFailedError.
+When background work dies (a task made by :func:`.supervised.start`, a callback of the loop), the
+client is over: every later call raises ClientFailedError.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class IoThread:
     def __init__(self, name: str) -> None:
         self.name = name
         self.failure: ClientFailedError | None = None
-        """What the background work has died of, if it has."""
+        """The error with which the background work died; None while it runs."""
         self.on_failure: Callable[[ClientFailedError], None] = lambda error: None
-        """Called once in the thread, when it has."""
+        """Called once, in the thread, when the background work has died."""
         self.loop = asyncio.new_event_loop()
         self.loop.set_exception_handler(self._unhandled)
         self._generation = generation()
@@ -55,7 +55,7 @@ class IoThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller runs in this thread (a callback does), where waiting would hang."""
+        """Whether the caller runs in this thread (callbacks do). A wait there would never end."""
         return threading.get_ident() == self._thread.ident
 
     def run(
@@ -76,7 +76,7 @@ class IoThread:
     def finish(
         self, work: Coroutine[Any, Any, T], timeout: float | None = None, what: str = "close()"
     ) -> T:
-        """:meth:`run` for closing, which is also done after the background work has died."""
+        """:meth:`run` for closing: it also works after the background work has died."""
         if self.is_current:
             work.close()
             raise LocalProtocolError(f"{what} cannot be waited for inside a callback of the client")
@@ -86,7 +86,7 @@ class IoThread:
         except concurrent.futures.CancelledError:
             raise ClosedError(f"{what} was cut off: the client has been closed") from None
         except TimeoutError:
-            if future.done():  # the work itself raised it, the deadline is not ours
+            if future.done():  # the work itself raised it, not our deadline
                 raise
             future.cancel()
             raise TimedOutError(f"{what} did not end within {timeout:g} s") from None
@@ -95,7 +95,7 @@ class IoThread:
             raise
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Start ``work`` in the thread; safe from any thread, callbacks included."""
+        """Start ``work`` in the thread; safe from any thread and from callbacks."""
         if self.failure is not None:
             work.close()
             raise self.failure
@@ -109,7 +109,7 @@ class IoThread:
             with self._lock:
                 if not self._stopped:
                     return asyncio.run_coroutine_threadsafe(work, self.loop)
-        except RuntimeError:  # the loop closed in between
+        except RuntimeError:  # the loop was closed meanwhile
             pass
         work.close()
         raise ClosedError(f"{self.name} has been closed")
@@ -120,7 +120,7 @@ class IoThread:
             self.loop.call_soon_threadsafe(function, *args)
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Cancel what still runs, end the thread, close the loop. Twice does nothing."""
+        """Cancel all tasks, end the thread, close the loop. Twice does nothing."""
         with self._lock:
             if self._stopped:
                 return

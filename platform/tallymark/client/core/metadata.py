@@ -1,8 +1,8 @@
-"""What a client knows of its cluster: brokers, topics, leaders and their epochs. Pure.
+"""A client's cache of its cluster's metadata: brokers, topics, leaders and their epochs. Pure.
 
-One rule keeps it from going back in time: a partition's leader is replaced only by one of the same
-or a later epoch, as long as the topic has the same id (KIP-320); brokers answer metadata
-requests from caches that may lag behind one another.
+One rule keeps the cache from going back in time: a partition's leader is replaced only by one of
+the same or a later epoch, as long as the topic has the same id (KIP-320). Brokers answer metadata
+requests from caches of their own, and some of these are older than others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TopicInfo:
 
 
 def topic_told(answer: MetadataResponseTopic) -> TopicInfo | KafkaError:
-    """One topic of an answer, without the cache; the broker's error if it has one."""
+    """One topic of a response, without the cache; the broker's error if the response has one."""
     name = answer.name or ""
     if answer.error_code:
         return KafkaError(answer.error_code, f"topic {name}")
@@ -61,7 +61,8 @@ class _Topic:
 
 
 class Metadata:
-    """The cache. One thread writes it; any may read: what it hands out never changes."""
+    """The cache. One thread writes it; any thread may read, since the objects it returns never
+    change."""
 
     def __init__(self) -> None:
         self.cluster_id: str | None = None
@@ -71,7 +72,7 @@ class Metadata:
 
     @property
     def known(self) -> list[str]:
-        """Names of the topics that have been asked for or listed, existing or not."""
+        """Names of the topics that have been requested or listed, existing or not."""
         return list(self._topics)
 
     def topic(self, name: str) -> TopicInfo | None:
@@ -87,12 +88,13 @@ class Metadata:
         return {info.name: info for info in found if info is not None}
 
     def topic_id(self, name: str) -> uuid.UUID:
-        """The topic's id; zero when there is none."""
+        """The topic's id; the zero UUID when it is not known."""
         topic = self._topics.get(name)
         return topic.topic_id if topic else ZERO_UUID
 
     def error(self, name: str) -> int:
-        """The error code the last answer had for the topic; 0 when none or never asked."""
+        """The topic's error code in the last response; 0 for no error, or when the topic was never
+        requested."""
         topic = self._topics.get(name)
         return topic.error if topic else 0
 
@@ -102,7 +104,7 @@ class Metadata:
         return topic.leaders.get(partition) if topic else None
 
     def update(self, response: MetadataResponse, *, whole: bool = False) -> None:
-        """Take in an answer; ``whole`` says that it lists every topic there is."""
+        """Store a response; ``whole``: it lists every topic of the cluster."""
         self.cluster_id = response.cluster_id or self.cluster_id
         self.controller = response.controller_id
         if response.brokers:
@@ -118,7 +120,8 @@ class Metadata:
     def take_leader(
         self, name: str, partition: int, broker: int, epoch: int, address: Address
     ) -> bool:
-        """Take the leader of one partition from a refusal (KIP-951); whether it was not known."""
+        """Store the leader of one partition from an error response (KIP-951). Returns whether it
+        was new."""
         topic = self._topics.get(name)
         had = topic.leaders.get(partition) if topic else None
         if topic is None or had is None or epoch <= had.epoch:

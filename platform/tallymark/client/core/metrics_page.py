@@ -20,10 +20,11 @@ from tallymark.net.web.metrics_http import MetricsServer, Page
 
 
 class MetricsPage:
-    """Serves ``/metrics``, what ``collector`` gives and what the process says of itself, from
-    construction to ``close``. UserError where the port is taken.
+    """Serves ``/metrics`` from construction to ``close``: the metrics of ``collector`` and those of
+    the process. UserError where the port is taken.
 
-    The collector is asked at each scrape, in another thread: what it reads must not change."""
+    The collector is called at each scrape, in another thread: the objects it reads must not
+    change."""
 
     def __init__(
         self,
@@ -46,11 +47,11 @@ class MetricsPage:
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """The address it listens on."""
         return self._server.address
 
     def close(self) -> None:
-        """Listen no more. Twice does nothing."""
+        """Stop listening. Twice does nothing."""
         if not self._io.stopped:
             try:
                 self._io.run(self._server.stop(), 10.0, "closing the metrics")

@@ -1,5 +1,5 @@
-"""How a topic lies at the other end of a mirror: which of its partitions a record goes to. The
-mirror puts it there, and the audit's repair after it."""
+"""The partition of a mirror's target topic that a record goes to. The mirror uses it to copy, the
+audit's repair to copy missing records later."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from tallymark.protocol.murmur2 import partition_of
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A source topic at the target, under its ``name`` there. ``keeps``: what is in partition p
-    goes to partition p, so whole batches can pass; otherwise the key decides."""
+    """A source topic at the target, under its ``name`` there. ``keeps``: records of partition p go
+    to partition p, so whole batches can be copied; otherwise the key decides."""
 
     name: str
     partitions: int
     keeps: bool
 
     def partition_of(self, key: bytes | None, source_partition: int) -> int:
-        """Where a record goes. Without a key those of one source partition stay together."""
+        """The target partition of a record. Records without a key go to one target partition for
+        each source partition."""
         if self.keeps:
             return source_partition
         if key is None:

@@ -1,9 +1,9 @@
 """The settings of a client class: one frozen dataclass for names, defaults and checks.
 
 A class takes them as keyword arguments, ``**options: Unpack[...]`` of a TypedDict with the same
-names, and splits them here into its own and those of the security (:func:`split_options`). Wrong
-values are refused by name, where they are given. A table of :class:`Rule` has the checks; pydantic
-would do the same, but importing it takes longer than importing the whole client.
+names, and splits them here into its own and those of the security (:func:`split_options`). A wrong
+value is refused when it is given, and the error names the setting. A table of :class:`Rule` has
+the checks; pydantic would do the same, but its import takes longer than that of the whole client.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ NAMES_OF_OTHERS: Final = {
     "request_required_acks": "acks",
     "retry_backoff_max_ms": "retry_backoff_ms",
 }
-"""What is called otherwise here, for the error that says so."""
+"""A setting's name in other clients -> its name here, for the error that suggests it."""
 
 
 class Rule(NamedTuple):
-    """What a value must be: ``fits`` says whether it is, ``hint`` says so in the error."""
+    """A check of a value: ``fits`` returns whether the value is valid, ``hint`` is the error's text
+    about what is valid."""
 
     fits: Callable[[Any], bool]
     hint: str
@@ -75,12 +76,13 @@ POSITIVE: Final = Rule(lambda value: value > 0, "it must be more than 0")
 
 
 def one_of(choices: Collection[str]) -> Rule:
-    """A rule for texts of which there are a few."""
+    """A rule for texts: the value must be one of ``choices``."""
     return Rule(lambda value: value in choices, f"it must be one of {', '.join(choices)}")
 
 
 def check_rules(owner: str, settings: Any, rules: Mapping[str, Rule]) -> None:
-    """UserError names the first setting that does not fit its rule. None fits: it is left out."""
+    """UserError names the first setting that breaks its rule. None is always valid: the setting was
+    not given."""
     for name, rule in rules.items():
         value = getattr(settings, name)
         if value is not None and not rule.fits(value):
@@ -88,14 +90,14 @@ def check_rules(owner: str, settings: Any, rules: Mapping[str, Rule]) -> None:
 
 
 def impossible(owner: str, name: str, value: object, hint: str) -> UserError:
-    """The error for a value that a setting cannot have; ``owner`` may be empty."""
+    """The error for an invalid value of a setting; ``owner`` may be empty."""
     where = f"{owner}: " if owner else ""
     return UserError(f"{where}{name}={value!r} is not possible", hint)
 
 
 def shows_options(settings: type[DataclassInstance]) -> Callable[[F], F]:
-    """Have help() and :func:`inspect.signature` show the fields of ``settings``, with their
-    defaults, as keyword arguments of a constructor that takes ``**options``."""
+    """A decorator for a constructor that takes ``**options``: help() and :func:`inspect.signature`
+    then show the fields of ``settings``, with their defaults, as keyword arguments."""
 
     def show(constructor: F) -> F:
         this, options = inspect.signature(constructor).parameters.values()
@@ -121,8 +123,8 @@ def shows_options(settings: type[DataclassInstance]) -> Callable[[F], F]:
 def split_options(
     of: type, settings: type[DataclassInstance], options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those that are fields of ``settings``, and all others. TypeError when one is missing that
-    the class ``of`` cannot do without."""
+    """The options that are fields of ``settings``, and all others. TypeError when an option that
+    the class ``of`` requires is missing."""
     own, others = {}, dict(options)
     for field in dataclasses.fields(settings):
         if field.name in others:
@@ -136,7 +138,8 @@ def split_options(
 
 def check_kinds(owner: str, settings: Any) -> None:
     """Compare the fields of a dataclass that are numbers, texts or flags with their annotations.
-    UserError names the first of another kind: a "30" for a number would fail far from here."""
+    UserError names the first of another type: a "30" for a number would fail much later, elsewhere.
+    """
     for name, kinds in _plain_fields(type(settings)).items():
         value = getattr(settings, name)
         if not _fits(name, value, kinds):
@@ -146,7 +149,7 @@ def check_kinds(owner: str, settings: Any) -> None:
 
 
 def check_callable(owner: str, **given: Callable[..., Any] | None) -> None:
-    """Refuse what is given as a function and cannot be called."""
+    """Refuse a value that is given as a function and cannot be called."""
     for name, value in given.items():
         if value is not None and not callable(value):
             raise impossible(owner, name, value, "it must be a function, or left out")
@@ -163,7 +166,7 @@ _known_fields: Final[dict[type[Any], dict[str, Kinds]]] = {}
 
 
 def _plain_fields(kind: type[Any]) -> dict[str, Kinds]:
-    """The fields that are nothing but numbers, texts, flags and None."""
+    """The fields whose types are only numbers, texts, flags and None."""
     if kind in _known_fields:
         return _known_fields[kind]
     fields: dict[str, Kinds] = {}
@@ -178,8 +181,8 @@ def _plain_fields(kind: type[Any]) -> dict[str, Kinds]:
 def unknown_keyword(
     name: str, known: Iterable[str], owner: str, others: Mapping[str, str] | None = None
 ) -> TypeError:
-    """The error for a keyword of ``owner`` that is none, with the one that was probably meant.
-    ``others``: names that other clients have for it, and what it is here."""
+    """The error for a keyword that ``owner`` does not have, with the most similar one that it has.
+    ``others``: names of settings in other clients -> their names here."""
     plain = name.replace(".", "_").replace("-", "_").lower()
     if others and plain in others:
         return TypeError(f"{owner} has no setting {name!r}: it is {others[plain]} here")

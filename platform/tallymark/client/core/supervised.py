@@ -1,9 +1,9 @@
-"""Background tasks whose death is noticed.
+"""Background tasks that report when they die.
 
-A task that dies of an unforeseen error is silent until Python collects it: clients were waited
-for, for hours, whose fetching had ended so. Every task of the client rooms is made by
-:func:`start`; when it dies, the thread that runs it hears of it (:class:`~.io_thread.IoThread`),
-and so does the next call of the client.
+Python reports a task that dies of an unforeseen error only when it collects the task. Clients have
+hung for hours because their fetching had ended without a word. Every task of the client rooms is
+made by :func:`start`; when one dies, the thread that runs it is notified
+(:class:`~.io_thread.IoThread`), and the next call of the client raises.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tallymark.errors import TallymarkError
 
 T = TypeVar("T")
 WORK: Final = "tallymark_work"
-"""Key of the exception context under which the name of the dead work is."""
+"""Key of the dead task's name in the exception context."""
 
 
 def start(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-    """Run ``work`` in the background of the running loop. Its own errors (TallymarkError) are for
-    the caller that awaits it; any other goes to the loop's exception handler."""
+    """Run ``work`` in the background of the running loop. A TallymarkError is for the caller that
+    awaits the task; any other error goes to the loop's exception handler."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(_tell)
     return task

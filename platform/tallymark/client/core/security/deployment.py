@@ -1,4 +1,4 @@
-"""The clients' settings for a cluster of the settings file: where it is, and its security::
+"""Client settings for a cluster of the settings file: its addresses and its security::
 
 with Producer(**connection_settings(deployment.cluster("dc1"))) as producer: ...
 """
@@ -15,18 +15,20 @@ from tallymark.net.sasl.mechanisms import OAUTHBEARER
 
 
 class ConnectionSettings(SecuritySettings, total=False):
-    """Keyword arguments of every client class: where the cluster is, and how it is secured."""
+    """Keyword arguments of every client class: the cluster's addresses and its security."""
 
     bootstrap_servers: str
 
 
 def connection_settings(cluster: Cluster) -> ConnectionSettings:
-    """What a client of ``cluster`` is made with. UserError when a password cannot be read."""
+    """The keyword arguments for a client of ``cluster``. UserError when a password cannot be
+    read."""
     return {"bootstrap_servers": cluster.bootstrap_servers, **security_settings(cluster.security)}
 
 
 def security_settings(security: ClusterSecurity) -> SecuritySettings:
-    """The security of a cluster with its passwords, read now. UserError names what is missing."""
+    """The security of a cluster, with the passwords read from their files or the environment.
+    UserError names what is missing."""
     found: SecuritySettings = {"security_protocol": security.security_protocol}
     if security.security_protocol.endswith("SSL"):
         found["ssl_truststore_location"] = security.ssl_truststore_location

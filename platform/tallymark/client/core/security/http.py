@@ -1,5 +1,5 @@
-"""The ``[security]`` of a settings file, for what speaks HTTP: the servers' side, and the clients'
-of the registry."""
+"""The ``[security]`` table of a settings file: for the HTTP servers, and for clients of the
+registry."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def http_access(
     setting: str,
     known_as: Iterable[str] = (),
 ) -> WebAccess:
-    """How ``what`` on ``host`` is secured, by these names beside its own. UserError where a file
-    cannot be read, or where it would be open to other machines without ``setting``."""
+    """The security of the server ``what`` on ``host``; ``known_as`` are host names that it accepts
+    in addition to its own. UserError where a file cannot be read, or where other machines could
+    reach it without TLS or a log-in and ``setting`` does not allow that."""
     tls = login = None
     if security.ssl_keystore_location:
         password = security.ssl_key_password_file
@@ -53,8 +54,8 @@ class RegistrySettings(TypedDict, total=False):
 
 
 def registry_settings(deployment: Deployment) -> RegistrySettings:
-    """What a client of the deployment's registry is made with. UserError when the password cannot
-    be read."""
+    """The keyword arguments for a client of the deployment's registry. UserError when the password
+    cannot be read."""
     security = deployment.security
     found: RegistrySettings = {"url": deployment.registry.url}
     if security.ssl_truststore_location:

@@ -1,8 +1,9 @@
-"""Where a client's tokens come from (OAUTHBEARER): a file, the application, or a token endpoint,
-which gives them for a client id and its secret (RFC 6749, section 4.4: client_credentials).
+"""Sources of a client's tokens (OAUTHBEARER): a file, the application, or a token endpoint, which
+issues them for a client id and its secret (RFC 6749, section 4.4: client_credentials).
 
-A token is used until :data:`USED_FOR` of its life is over, and for all connections of the client; a
-file and the application are asked each time, since they know better.
+A token of an endpoint is used for all connections of the client, until :data:`USED_FOR` of its
+life is over. The file is read and the application is called for each log-in: they renew tokens
+themselves.
 """
 
 from __future__ import annotations
@@ -21,19 +22,21 @@ from tallymark.errors import AuthenticationError, ConnectError, TallymarkError
 from tallymark.net.sasl.oauth_urls import LOOPBACK
 
 USED_FOR: Final = 0.8
-"""Less than where a connection logs in again
-(:data:`tallymark.net.client.reauthentication.EARLIEST`), so that it does so with a fresh one."""
+"""The part of its life for which a token is used. It is less than the part after which a connection
+logs in again (:data:`tallymark.net.client.reauthentication.EARLIEST`), so that it then gets a fresh
+token."""
 MAX_BYTES: Final = 64 * 1024
 TIMEOUT: Final = 8.0
-"""Seconds for a token, below those that a connection may take."""
+"""Seconds to get a token; less than the time to open a connection."""
 
 Asked = Callable[[], object]
-"""What the application gave; only a text that is not empty is a token."""
+"""A function of the application that returns a token: a text that is not empty. Any other value is
+refused."""
 
 
 def from_thread(ask: Asked) -> Callable[[], Awaitable[str]]:
-    """``ask``, which may block, for coroutines. What it raises that is no error of ours becomes a
-    ConnectError: it is tried again."""
+    """``ask``, which may block, as a coroutine function. An exception that is no TallymarkError
+    becomes a ConnectError, and the client tries again."""
 
     def asked() -> str:
         try:
@@ -52,7 +55,7 @@ def from_thread(ask: Asked) -> Callable[[], Awaitable[str]]:
 
 
 def in_file(path: Path) -> Asked:
-    """The token in a file, read each time, since another program renews it."""
+    """Reads the token in a file at each call, since another program renews it."""
 
     def ask() -> str:
         try:
@@ -69,8 +72,8 @@ def in_file(path: Path) -> Asked:
 
 
 class TokenEndpoint:
-    """Asks ``url`` for a token in the name of ``client_id``. Thread-safe; one request at a time,
-    whatever the number of connections. ``now``: seconds since 1970, UTC."""
+    """Requests tokens for ``client_id`` from ``url``. Thread-safe; one request at a time, however
+    many connections there are. ``now``: seconds since 1970, UTC."""
 
     def __init__(
         self,
@@ -89,8 +92,8 @@ class TokenEndpoint:
         self._good_until = 0.0
 
     def __call__(self) -> str:
-        """A token that is good for a while. ConnectError: it cannot be had now;
-        AuthenticationError: the endpoint does not give us one."""
+        """A token that is valid for some time. ConnectError: the endpoint did not return one now;
+        AuthenticationError: the endpoint refuses us."""
         with self._lock:
             now = self._now()
             if now >= self._good_until:
@@ -147,7 +150,8 @@ class TokenEndpoint:
 
 
 def _life(answer: dict[str, Any], token: str, now: float) -> float:
-    """For how many seconds the token is good; 0 where nothing says so: then it is used once."""
+    """For how many seconds the token is valid; 0 where neither the response nor the token says it:
+    the token is used once then."""
     for seconds in (answer.get("expires_in"), _expires(token) - now):
         if isinstance(seconds, int | float) and 0 < seconds < 2**53:
             return float(seconds)
@@ -155,7 +159,8 @@ def _life(answer: dict[str, Any], token: str, now: float) -> float:
 
 
 def _expires(token: str) -> float:
-    """What the token says itself, if it is a JWT; whom to believe is the broker's matter."""
+    """The expiry in the token itself, if it is a JWT. The signature is not checked: that is the
+    broker's task."""
     try:
         text = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))

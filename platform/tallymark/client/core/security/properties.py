@@ -35,13 +35,13 @@ PROPERTIES: Final = (
     *_STORE_TYPES,
     *_OTHER_NAMES,
 )
-"""Every name that means something here."""
+"""Every property name that is read here."""
 
 
 def security_of_properties(properties: Mapping[str, str], where: str) -> SecuritySettings:
-    """The security settings among ``properties``; what else is there is passed over. User and
-    password may stand in ``sasl.jaas.config``, as Java has it. UserError, beginning with
-    ``where``: a store that is no PEM file, a log-in that cannot be read, a misspelled name."""
+    """The security settings among ``properties``; other properties are ignored. User and password
+    may be in ``sasl.jaas.config``, as in Java. UserError, beginning with ``where``: a store that is
+    no PEM file, a log-in that cannot be read, a misspelled name."""
     for name in properties:
         _refuse_misspelled(name, where)
     given = {_OTHER_NAMES.get(name, name): value for name, value in properties.items()}
@@ -63,8 +63,8 @@ def security_of_properties(properties: Mapping[str, str], where: str) -> Securit
 
 
 def _refuse_misspelled(name: str, where: str) -> None:
-    # Passed over, "security.protocl=SSL" would speak plain text. Names that are Java's alone
-    # (ssl.protocol, sasl.kerberos...) are far enough from ours.
+    # If it were ignored, "security.protocl=SSL" would mean plain text. Names that only Java has
+    # (ssl.protocol, sasl.kerberos...) differ enough from ours.
     if name not in PROPERTIES and (near := get_close_matches(name, PROPERTIES, 1, _ALIKE)):
         raise UserError(f"{where}: there is no {name}", f"did you mean {near[0]}?")
 
@@ -78,8 +78,8 @@ def _log_in(jaas: str, where: str) -> dict[str, str]:
 
 
 def _client(jaas: str) -> dict[str, str]:
-    """What ``OAuthBearerLoginModule required clientId="..." clientSecret="..." scope="...";`` says,
-    if it says it."""
+    """The settings in ``OAuthBearerLoginModule required clientId="..." clientSecret="..."
+    scope="...";``, those that are there."""
     options = _options(jaas)
     return {ours: options[java] for java, ours in _JAAS_OPTIONS.items() if java in options}
 

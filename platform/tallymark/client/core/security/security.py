@@ -7,7 +7,7 @@ Every client class takes the same keyword arguments, Kafka's settings with under
              ssl_truststore_location="ca.pem", sasl_mechanism="SCRAM-SHA-512",
              sasl_username="ingest", sasl_password=...)
 
-Files are PEM (KIP-651). No text that is made here, and no repr, holds a password.
+Files are PEM (KIP-651). No error text and no repr contains a password.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class SecuritySettings(TypedDict, total=False):
-    """The keyword arguments of every client class. None and "" are as not given.
+    """The keyword arguments of every client class. None and "" mean: not given.
 
     * ``security_protocol``: PLAINTEXT (default), SSL (TLS), SASL_PLAINTEXT (a log-in in the clear),
       SASL_SSL (a log-in within TLS).
@@ -40,12 +40,12 @@ class SecuritySettings(TypedDict, total=False):
     * ``ssl_keystore_location``: PEM file with our private key and certificate chain, for brokers
       that ask for one (mutual TLS); ``ssl_key_password`` if the key is encrypted.
     * ``ssl_endpoint_identification_algorithm``: "https" (default): the certificate must be for the
-      name connected to; "": any name will do.
+      host name connected to; "": it may be for any name.
     * ``sasl_mechanism``: SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN, with ``sasl_username`` and
       ``sasl_password``; or OAUTHBEARER with one of the following.
     * ``sasl_oauthbearer_token_endpoint_url``: ``https://...``, which gives a token for
       ``sasl_oauthbearer_client_credentials_client_id``, ``..._client_secret`` and
-      ``sasl_oauthbearer_scope``; or ``file:///...``, which holds one.
+      ``sasl_oauthbearer_scope``; or ``file:///...``, a file with a token.
     * ``sasl_oauthbearer_token_provider``: a function that returns a token. It is called in a thread
       of its own, for each log-in.
     """
@@ -71,15 +71,15 @@ _BY_PASSWORD: Final = ("sasl_username", "sasl_password")
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """What every connection of a client is opened with; ``tls`` None speaks plain text, ``sasl``
-    None does not log in."""
+    """The security of every connection of a client. ``tls`` None: plain text; ``sasl`` None: no
+    log-in."""
 
     tls: ssl.SSLContext | None = field(default=None, repr=False)
     sasl: SaslCredentials | None = None
 
     @property
     def protocol(self) -> SecurityProtocol:
-        """As listeners of brokers name it."""
+        """The security protocol by its name in the listeners of brokers."""
         if self.sasl is None:
             return "PLAINTEXT" if self.tls is None else "SSL"
         return "SASL_PLAINTEXT" if self.tls is None else "SASL_SSL"
@@ -91,8 +91,8 @@ PLAINTEXT: Final = ClientSecurity()
 def client_security(given: Mapping[str, Any], of: type) -> ClientSecurity:
     """Check the security settings given to the class ``of``, read the files, make the TLS context.
 
-    Raises TypeError for a name that is none of :class:`SecuritySettings`, with the one of these and
-    of the class's own keywords that was probably meant; UserError for values that cannot be,
+    Raises TypeError for a name that is not in :class:`SecuritySettings`; its text suggests the most
+    similar name of these and of the class's own keywords. Raises UserError for invalid values,
     settings that the protocol does not use, and files that cannot be read.
     """
     owner = f"{of.__name__}()"
@@ -115,7 +115,7 @@ def client_security(given: Mapping[str, Any], of: type) -> ClientSecurity:
 
 
 def _refuse_unused(settings: Mapping[str, Any], protocol: str, owner: str) -> None:
-    # A truststore without TLS is a person who believes that the connection is secured.
+    # A user that sets a truststore without TLS believes that the connection is secured.
     for prefix, used in (("ssl_", protocol.endswith("SSL")), ("sasl_", "SASL" in protocol)):
         unused = [name for name in settings if name.startswith(prefix) and settings[name]]
         if unused and not used:
