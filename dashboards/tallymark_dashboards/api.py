@@ -18,7 +18,7 @@ router = APIRouter()
 
 @router.get("/healthz")
 def healthz() -> dict[str, str]:
-    """Whether the process serves."""
+    """Report that the process serves requests."""
     return {"status": "ok"}
 
 
@@ -33,6 +33,6 @@ def metrics(request: Request) -> Response:
 async def live(
     request: Request, last_event_id: Annotated[str, Header()] = ""
 ) -> AsyncIterator[ServerSentEvent]:
-    """``changed`` whenever there is something new to show."""
+    """The event ``changed`` whenever the store has changed."""
     async for event in context_of(request).changes.events(last_event_id):
         yield event

@@ -25,7 +25,7 @@ from tallymark_dashboards import api, pages
 from tallymark_dashboards.context import STATIC, Context
 
 HEADERS = {
-    # Everything a page needs comes from here; nothing inline runs.
+    # Everything that a page loads comes from this server; inline scripts and styles do not run.
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
@@ -45,7 +45,7 @@ def create_app(deployment: Deployment, store: Store) -> FastAPI:
     app = FastAPI(
         title="Tallymark dashboards",
         lifespan=lifespan,
-        # Swagger's page loads its scripts from elsewhere; /openapi.json is there for all tools.
+        # Swagger's page loads its scripts from another site; tools can read /openapi.json.
         docs_url=None,
         redoc_url=None,
     )
@@ -97,7 +97,8 @@ async def _no_such_values(request: Request, error: Exception) -> Response:
 def _for_a_person(
     request: Request, status: int, text: str, headers: Mapping[str, str] | None = None
 ) -> Response | None:
-    """A page, where a browser asks for one; programs and the API's readers get JSON."""
+    """The error as a page for a browser that asks for one; None for programs and the API, which get
+    JSON."""
     path = request.url.path
     if path.startswith(("/api/", "/fragment/")) or not wants_page(
         request.headers.get("accept", "")

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import jinja2  # fastapi.templating hides that it is missing until the first template
+import jinja2  # without this, fastapi.templating reports a missing jinja2 only at first use
 from fastapi import Request
 from fastapi.templating import Jinja2Templates
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -75,6 +75,6 @@ def context_of(request: Request) -> Context:
 
 
 def _printing(value: object) -> object:
-    """What a page shows: in names that clients chose, characters that do not print (overrides of
-    the direction of text among them) are escaped."""
+    """A value as a page shows it. Clients choose names, so characters that do not print are escaped,
+    those that change the direction of text too."""
     return escaped(value, LINES) if type(value) is str else value

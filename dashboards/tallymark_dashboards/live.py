@@ -1,8 +1,9 @@
-"""Server-sent events: "something changed", and the page fetches its fragment again.
+"""Server-sent events: the server reports that the store has changed, and the page fetches its
+fragment again.
 
-The marker is a few ``max()`` over the store, read once for all pages at most every
-:data:`POLL_SECONDS`; an event's id is the marker, so a page that reconnects with the newest one
-is not updated for nothing.
+The marker is the result of a few ``max()`` over the store, read once for all pages and at most
+every :data:`POLL_SECONDS`. An event's id is the marker: a page that reconnects with the newest
+marker gets no event until the store changes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ KEEPALIVE_SECONDS = 15.0
 
 
 class Changes:
-    """What changed last in the store, as text that differs whenever something did."""
+    """The marker of the store: a text that differs after every change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -37,13 +38,14 @@ class Changes:
         """The present marker, at most :data:`POLL_SECONDS` old."""
         async with self._lock:
             if time.monotonic() - self._read_at >= POLL_SECONDS:
-                with suppress(SQLAlchemyError):  # away for now: the page shows its age meanwhile
+                with suppress(SQLAlchemyError):  # no store now: the page shows its age meanwhile
                     self._marker = await asyncio.to_thread(self._read)
                 self._read_at = time.monotonic()
             return self._marker
 
     async def events(self, last_id: str) -> AsyncIterator[ServerSentEvent]:
-        """``changed`` whenever the marker moves; a comment now and then keeps proxies awake."""
+        """The event ``changed`` whenever the marker changes; a comment at intervals keeps proxies
+        from closing the connection."""
         yield ServerSentEvent(comment="live", retry=2000)
         quiet_since = time.monotonic()
         while not self.stopping.is_set():

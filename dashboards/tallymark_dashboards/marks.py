@@ -34,5 +34,5 @@ MARKS: dict[str, Mark] = {
 
 
 def mark(state: str) -> Mark:
-    """The mark of a state; one that is not known is shown as such, never as good."""
+    """The mark of a state; an unknown state is shown as unknown, never as good."""
     return MARKS.get(state, Mark("?", "warn", f"state {state}"))

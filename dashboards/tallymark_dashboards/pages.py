@@ -1,5 +1,5 @@
-"""The pages. Each works without JavaScript; the fragment under ``/fragment`` is the part that the
-page swaps in when the store has changed, from the same template."""
+"""The pages. Each works without JavaScript. When the store has changed, a page replaces its changing
+part by the fragment under ``/fragment``, which is made from the same template."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tallymark_dashboards.context import Context, context_of
 from tallymark_dashboards.marks import MARKS
 
 PAGE = 50
-"""Rows of topics a page."""
+"""Topics on one page of the overview."""
 CELLS = 100
 """Cells of a verdict, and rows of each side, that a page shows; the JSON has more."""
 MAX_NAME = 300
@@ -65,7 +65,7 @@ def _render(request: Request, template: str, values: dict[str, Any]) -> Response
         "version": context.version,
         "marks": MARKS,
     }
-    # A window that was never judged is a page that does not exist, but still a page.
+    # A window that was never judged is answered with 404, and still with a page that says so.
     status = 404 if values.get("unknown") else 200
     return context.templates.TemplateResponse(
         request, template, {**shared, **values}, status_code=status
@@ -131,7 +131,7 @@ def _evidence(context: Context, edge: str, topic: str, window: str) -> dict[str,
 
 
 def _start_of(window: str) -> int | None:
-    """The start of a window (ms), as an address has it; None: no window can be called that."""
+    """The start of a window (ms) from the text in a URL; None: no window can start then."""
     if _NUMBER.fullmatch(window) is None or abs(int(window)) > LARGEST:
         return None
     return int(window)

@@ -1,4 +1,4 @@
-"""Rows of the store → what a page shows. Pure: ``now`` is an argument, nothing is fetched here."""
+"""Turns rows of the store into rows of a page. Pure: ``now`` is an argument, nothing is read here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """One of the numbers on top."""
+    """One of the numbers at the top of the overview."""
 
     name: str
     value: str
@@ -51,20 +51,21 @@ class Pulse:
 
 
 def short_time(timestamp_ms: int, now_ms: int) -> str:
-    """The time alone on the day of ``now_ms``, the date with it on others."""
+    """The time of day, and the date before it unless that is the date of ``now_ms``."""
     full = utc(timestamp_ms)
     return full.partition("T")[2] if full[:10] == utc(now_ms)[:10] else full
 
 
 def up_to_now(summary: TopicSummary, now_ms: int, window_ms: int) -> TopicSummary:
-    """The topic with its newest window that is not of the future: one clock that is ahead would
-    push every window of today off the strip."""
+    """The topic with its newest window that is not in the future: otherwise one clock that is ahead
+    would move every window of today off the strip."""
     newest = min(summary.last_window, now_ms - now_ms % window_ms)
     return replace(summary, last_window=max(newest, summary.first_window))
 
 
 def worst_first(summaries: Iterable[TopicSummary]) -> list[TopicSummary]:
-    """What needs a person first: missing, then copies, unclaimed, unknown; then by name."""
+    """Sorted by what an operator must look at first: missing, then duplicates, unclaimed, unknown;
+    then by name."""
     return sorted(
         summaries,
         key=lambda one: (
@@ -79,7 +80,7 @@ def worst_first(summaries: Iterable[TopicSummary]) -> list[TopicSummary]:
 
 
 def pulse(summaries: Sequence[TopicSummary]) -> list[Pulse]:
-    """The numbers on top: messages, not percentages, so a single one is never rounded away."""
+    """The numbers at the top: messages, not percentages, so rounding never hides a single one."""
     missing = sum(one.missing for one in summaries)
     copies = sum(one.duplicates for one in summaries)
     unclaimed = sum(one.unclaimed for one in summaries)
@@ -95,7 +96,7 @@ def pulse(summaries: Sequence[TopicSummary]) -> list[Pulse]:
 
 
 def completeness(claimed: int, missing: int) -> str:
-    """Floored to two places: 100 % only when nothing is missing at all."""
+    """A percentage, rounded down to two places: 100 % only when no message is missing."""
     if not claimed:
         return "–"
     hundredths = (claimed - missing) * 10_000 // claimed
@@ -125,8 +126,8 @@ def topic_row(
 def strip(
     summary: TopicSummary, windows: Sequence[Mapping[str, Any]], window_ms: int
 ) -> tuple[StripCell, ...]:
-    """The last windows up to the newest with a verdict; windows without records are drawn too, so
-    that equal distances are equal times."""
+    """The last windows, up to the newest one with a verdict. Windows without records are drawn too,
+    so that equal distances mean equal times."""
     by_start = {int(row["window"]): row for row in windows}
     cells: list[StripCell] = []
     for back in reversed(range(STRIP)):
@@ -142,7 +143,7 @@ def strip(
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    """A verdict in a line. What has not come yet is pending while it may still come."""
+    """A verdict in a line. Missing messages are called pending as long as they may still arrive."""
     shown = shown_verdict(dict(row))
     lacks = [f"{shown[name]:,} {name}" for name in ("pending", "missing") if shown[name]]
     said = [f"{shown['observed']:,} of {shown['claimed']:,}", *lacks]
@@ -155,7 +156,7 @@ def evidence_href(edge: str, topic: str, window: int, path: str = "/window") -> 
 
 
 def ranges_text(flat: Sequence[int], limit: int = 12) -> str:
-    """``[3, 5, 9, 9]`` → ``3–5, 9``; long ones end in how many ranges more there are."""
+    """``[3, 5, 9, 9]`` → ``3–5, 9``; a long list ends with the number of ranges left out."""
     pairs = list(RangeSet.from_list(flat))
     shown = [f"{first}" if first == last else f"{first}–{last}" for first, last in pairs[:limit]]
     more = len(pairs) - limit
@@ -163,7 +164,8 @@ def ranges_text(flat: Sequence[int], limit: int = 12) -> str:
 
 
 def disagreement(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """What the two counters say differently about a window; empty when they agree or wait."""
+    """The difference between the two counters about a window; empty when they agree, or when one
+    has no verdict yet."""
     decided = [row for row in verdicts if row["state"] not in UNDECIDED]
     if len(decided) < 2:
         return ""

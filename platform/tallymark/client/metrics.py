@@ -1,28 +1,28 @@
-"""What a client measures, for the application: one function, called with name, value, labels.
+"""A client's measurements, for the application: one function, called with name, value, labels.
 
 Every client class takes ``metrics``, a function ``(name, value, labels) -> None``, or a
-:class:`Recorder` that adds it all up::
+:class:`Recorder`, which adds up all values::
 
     recorder = Recorder()
     with Producer(bootstrap_servers="127.0.0.1:9092", metrics=recorder) as producer: ...
     recorder.snapshot()["request_seconds", ("api", "Produce"), ("broker", "127.0.0.1:9092")].count
 
     name                 value                           labels
-    request_seconds      from sending to the answer      api, broker
-    request_errors       1: an answer will not come      api, broker, error (KafkaError's name)
+    request_seconds      from request to response        api, broker
+    request_errors       1: no response will come        api, broker, error (KafkaError's name)
     bytes_out            bytes of one request            api, broker
-    bytes_in             bytes that came in one piece    broker
-    connect_seconds      how long opening took           broker
-    connect_errors       1: opening failed               broker, stage
-    connections_closed   1: an open one has ended        broker
+    bytes_in             bytes received in one read      broker
+    connect_seconds      time to open a connection       broker
+    connect_errors       1: a connection failed to open  broker, stage
+    connections_closed   1: an open connection ended     broker
     records_acknowledged, records_failed, records_in_doubt
                          records of one batch            topic (the producer's)
     records_fetched      records of one fetch            topic, partition
     fetched_bytes        bytes of its batches            topic, partition
-    lag                  offsets behind what was fetched topic, partition
+    lag                  records after the fetched ones  topic, partition
 
-It is called on threads of the client, often, and must be quick; what it raises is logged once and
-changes nothing. Without it nothing is measured.
+The function is called often, on threads of the client, and must be quick. An error that it raises
+is logged once and ignored. Without ``metrics`` nothing is measured.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ class Recorder:
         return sum(t.sum for s, t in self.snapshot().items() if s[0] == name and wanted <= {*s[1:]})
 
     def count(self, name: str, **labels: str) -> int:
-        """How many values all series of that name with these labels have had."""
+        """The number of values so far in all series of that name that have these labels."""
         wanted = set(labels.items())
         found = self.snapshot().items()
         return sum(t.count for s, t in found if s[0] == name and wanted <= {*s[1:]})
 
 
 class Guarded:
-    """A user's function behind a guard: its errors are not the client's."""
+    """A user's function whose errors do not reach the client."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -101,7 +101,7 @@ class Guarded:
 
 
 def guarded(metrics: Metrics | None) -> Metrics | None:
-    """``metrics`` such that it cannot raise; None stays None."""
+    """``metrics`` wrapped so that it cannot raise; None stays None."""
     return None if metrics is None else Guarded(metrics)
 
 
@@ -114,24 +114,24 @@ class StreamMeter:
         self._sent: dict[int, tuple[str, float]] = {}
 
     def sent(self, correlation_id: int, request: str, size: int, *, answered: bool) -> None:
-        """A request was handed over."""
+        """A request was written."""
         api = request.removesuffix("Request")
         if answered:
             self._sent[correlation_id] = api, time.monotonic()
         self._metrics("bytes_out", size, {"api": api, "broker": self._broker})
 
     def received(self, size: int) -> None:
-        """Bytes came."""
+        """Bytes were received."""
         self._metrics("bytes_in", size, {"broker": self._broker})
 
     def answered(self, correlation_id: int) -> None:
-        """The response is there."""
+        """The response was received."""
         api, began = self._sent.pop(correlation_id)
         labels = {"api": api, "broker": self._broker}
         self._metrics("request_seconds", time.monotonic() - began, labels)
 
     def ended(self, error: str) -> None:
-        """The connection is over; whatever is still due will not come."""
+        """The connection is over; responses that are still due will not come."""
         sent, self._sent = self._sent, {}
         for api, _ in sent.values():
             self._metrics("request_errors", 1, {"api": api, "broker": self._broker, "error": error})

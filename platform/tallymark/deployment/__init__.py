@@ -45,7 +45,7 @@ __all__ = [
     "load",
 ]
 
-# Loaded at first use: code that needs only addresses (.places) does not wait for pydantic.
+# Loaded at first use: code that needs only addresses (.places) does not wait for pydantic's import.
 _HOMES: Final = {
     "AlertSettings": "audit",
     "AuditSettings": "audit",
@@ -62,7 +62,7 @@ _HOMES: Final = {
     "ZooKeeperSettings": "model",
 }
 
-if not TYPE_CHECKING:  # with it type checkers would believe in every name
+if not TYPE_CHECKING:  # with __getattr__, type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:

@@ -21,8 +21,8 @@ def find_settings(explicit: str | Path | None = None, *, running: bool = True) -
     """The settings file in force: the given one, then ``$TALLYMARK_SETTINGS``, then the one that
     ``tallymark up`` wrote below the current folder, then ``./tallymark.toml``; None: defaults.
 
-    ``running=False`` passes over what ``up`` wrote: a stack that starts is described by its owner's
-    file, not by what an earlier run made of it."""
+    ``running=False`` ignores the file that ``up`` wrote: a stack that starts must use the settings
+    of its owner, not those that an earlier run wrote."""
     if explicit:
         return Path(explicit)
     if os.environ.get(ENVIRONMENT):

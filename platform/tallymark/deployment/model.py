@@ -193,7 +193,8 @@ class Mirror(Part):
 
     @model_validator(mode="after")
     def _no_two_become_one(self) -> Self:
-        """As far as the settings say: patterns that are plain names say which topics there are."""
+        """Refuse two topics with one name at the target. Only topics named in the settings are
+        known here: patterns that are plain names."""
         names: dict[str, str] = {}
         for topic in filter(_is_name, self.renames):
             if not self.copies(topic):
@@ -218,7 +219,7 @@ class Mirror(Part):
         return not (self.exclude and re.fullmatch(self.exclude, topic))
 
     def target_topic(self, topic: str) -> str:
-        """What the source's topic is called at the target."""
+        """The name of the source's topic at the target."""
         for pattern, name in self.renames.items():
             found = re.fullmatch(pattern, topic)
             if found:
@@ -227,7 +228,7 @@ class Mirror(Part):
 
 
 def _is_name(pattern: str) -> bool:
-    """Whether a regular expression can be read as the name of a topic, which it then matches."""
+    """Whether a regular expression is also the name of a topic, which it then matches."""
     return bool(re.fullmatch(r"[A-Za-z0-9._-]+", pattern))
 
 
@@ -358,13 +359,14 @@ class Deployment(Part):
     @model_validator(mode="before")
     @classmethod
     def _mirrors_of_clusters_that_are_there(cls, given: object) -> object:
-        """Settings that name clusters and no mirrors say nothing of ``aggregate``."""
+        """Leave out default mirrors whose clusters do not exist: settings that name clusters and no
+        mirrors may have no ``aggregate``."""
         if not isinstance(given, dict) or "clusters" not in given or "mirrors" in given:
             return given
         raw = cast("dict[str, object]", given)
         clusters = raw["clusters"]
         if not isinstance(clusters, list | tuple):
-            return raw  # refused as such
+            return raw  # the field's own check refuses it
         names = [_name_of(one) for one in cast("Iterable[object]", clusters)]
         kept = tuple(one for one in _mirrors() if one.source in names and one.target in names)
         return {**raw, "mirrors": kept}
@@ -382,7 +384,7 @@ class Deployment(Part):
         if len(set(names)) != len(names):
             raise ValueError("two clusters have the same name")
         for name in names:
-            # Edges are called producer-to-dc1 and dc1-to-aggregate, and read back by their name.
+            # Edges have names such as producer-to-dc1 and dc1-to-aggregate, which are parsed again.
             if name == "producer" or "-to-" in name:
                 raise ValueError(f"a cluster cannot be called {name!r}")
         for one in self.audit.consumers:
@@ -397,7 +399,7 @@ class Deployment(Part):
         return self
 
     def cluster(self, name: str) -> Cluster:
-        """The cluster of that name; KeyError names the ones there are."""
+        """The cluster of that name; KeyError lists the existing names."""
         for cluster in self.clusters:
             if cluster.name == name:
                 return cluster
@@ -422,10 +424,10 @@ class Deployment(Part):
 
     @property
     def journal_dir(self) -> Path:
-        """Where producers of this host keep the journal of their claims."""
+        """The folder in which producers of this host keep the journals of their claims."""
         return self.data_dir.absolute() / "journal"
 
     @property
     def log_dir(self) -> Path:
-        """Where processes that ``up`` starts write their logs, one file a process."""
+        """The folder for the logs of processes that ``up`` starts, one file for each process."""
         return self.data_dir.absolute() / "logs"

@@ -1,4 +1,4 @@
-"""What all parts of the settings are made of."""
+"""The base class of all parts of the settings."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Where the clusters and processes of a deployment are, read without the model of its settings.
+"""The addresses of a deployment's clusters and processes, read without the model of its settings.
 
 The model (:mod:`.model`) checks every setting; loading it takes 0.15 s of processor time, most of
-it for pydantic. ``tallymark topics list`` and a container's health check only want addresses, so
-they read these with :func:`places`, which looks at nothing else and believes only what is plainly
-there: for anything it does not expect it returns None, and the caller loads the model, whose
-errors name the setting. Fields and defaults are the model's (tests/deployment/test_places.py).
+it for pydantic. ``tallymark topics list`` and a container's health check need only addresses, so
+they read these with :func:`places`, which reads nothing else and accepts only plain values. For
+anything that it does not expect it returns None, and the caller loads the model, whose errors name
+the setting. Fields and defaults are the model's (tests/deployment/test_places.py).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SECURITY: Final = {"ssl_keystore_location", "ssl_key_password_file", "users_fil
 
 
 class _Unexpected(Exception):
-    """Something that the model has to look at."""
+    """The settings contain something that only the model can read."""
 
 
 class ZooKeeperPlace(NamedTuple):
@@ -110,7 +110,7 @@ class ServerPlace(NamedTuple):
 
 
 class Places(NamedTuple):
-    """As :class:`~.model.Deployment`, as far as addresses go."""
+    """As :class:`~.model.Deployment`, but only the addresses."""
 
     data_dir: Path
     zookeeper: ZooKeeperPlace
@@ -120,7 +120,7 @@ class Places(NamedTuple):
     dashboards: ServerPlace
 
     def cluster(self, name: str) -> ClusterPlace:
-        """The cluster of that name; KeyError names the ones there are."""
+        """The cluster of that name; KeyError lists the existing names."""
         for cluster in self.clusters:
             if cluster.name == name:
                 return cluster
@@ -133,7 +133,8 @@ class Places(NamedTuple):
 
 
 def find_places(explicit: str | Path | None = None) -> Places | None:
-    """Those of the settings file that :func:`~.load.load` would read; None: it has to be asked."""
+    """The places in the settings file that :func:`~.load.load` would read; None: the caller has to
+    use that function."""
     path = find_settings(explicit)
     try:
         return places(tomllib.loads(path.read_text(encoding="utf-8")) if path else {})
@@ -142,7 +143,7 @@ def find_places(explicit: str | Path | None = None) -> Places | None:
 
 
 def places(raw: Mapping[str, Any]) -> Places | None:
-    """Those of the settings ``raw``; None where they say anything unexpected."""
+    """The places in the settings ``raw``; None where they contain anything unexpected."""
     if not raw.keys() <= _TABLES:
         return None
     try:

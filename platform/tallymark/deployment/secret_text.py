@@ -1,8 +1,9 @@
 """Secrets that settings refer to: ``${NAME}`` in the environment, ``${file:PATH}``
 in the first line of a file.
 
-They are put in where the value is used, not where it is read: settings that are written again
-(``deployment.toml``), shown or compared have the reference. A ``$`` without a brace is a ``$``.
+References are replaced where the value is used, not where it is read: settings that are written
+again (``deployment.toml``), shown or compared contain the reference. A ``$`` without a brace stays
+a ``$``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _REFERENCE: Final = re.compile(r"\$\{(file:)?([^}]*)\}")
 
 def resolve(text: str, setting: str) -> str:
     """``text`` with its references replaced. UserError names the ``setting`` and the variable
-    or file that is missing; never what is in it."""
+    or file that is missing; it never contains a secret."""
     return _REFERENCE.sub(lambda found: _value(bool(found[1]), found[2], setting), text)
 
 
@@ -32,7 +33,7 @@ def _value(is_file: bool, name: str, setting: str) -> str:
 
 
 def first_line(path: Path, setting: str) -> str:
-    """The secret in a file. UserError names the file, and the ``setting`` that is to be in it."""
+    """The secret in a file. UserError names the file, and the ``setting`` that it is for."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

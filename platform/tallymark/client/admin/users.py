@@ -65,7 +65,7 @@ class UserAdmin(AdminBase):
         passwords: Iterable[NewPassword] = (),
         remove: Iterable[tuple[str, str]] = (),
     ) -> Results[str, None]:
-        """Set the passwords of users, and ``remove`` (user, mechanism) pairs. Results are by user."""
+        """Set users' passwords, and ``remove`` (user, mechanism) pairs; results by user."""
         changes: list[_Change] = [_upsertion(one) for one in passwords]
         changes += [
             messages.AlterUserScramCredentialsRequestDeletion(

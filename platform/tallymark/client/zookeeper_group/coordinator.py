@@ -1,8 +1,8 @@
-"""The coordinator: one thread that feeds the state machine and does what it says in ZooKeeper.
+"""The coordinator: one thread that feeds the state machine and performs its actions in ZooKeeper.
 
-It alone registers, claims, releases and commits on its own account; the session's listener and
-watches only put events into its queue. The listener closes the gate itself, so that suspension
-stops consumption at once even while the coordinator waits for an answer.
+Only this thread registers, claims, releases, and commits without being asked. The session's
+listener and the watches only put events into its queue. The listener closes the gate itself, so
+that suspension stops consumption at once, even while the coordinator waits for ZooKeeper.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _TOPIC_POLL_MS: Final = 5000
-"""How often a cluster that keeps no topics in ZooKeeper is asked for its topics."""
+"""The interval at which the topics are requested from a cluster that keeps none in ZooKeeper."""
 _CHECK_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """A session event with the gate's mark at that moment."""
+    """A session event, and the gate's mark when it came."""
 
     event: ev.Connected | ev.Suspended | ev.Lost
     mark: int
 
 
 class Coordinator:
-    """See the module. Everything but ``start``, ``stop`` and ``join`` runs on its own thread."""
+    """See the module's docstring. All methods but ``start``, ``stop`` and ``join`` run on its own
+    thread."""
 
     def __init__(
         self, zookeeper: ZooKeeper, group: str, consumer: str, parts: Parts, auto_commit_ms: int
@@ -81,27 +82,27 @@ class Coordinator:
         self._next_commit = 0
         self._next_topic_poll: int | None = None
         self.settled = threading.Event()
-        """Set once the first division of the partitions is in force."""
+        """Set once the first assignment of partitions is in force."""
         self.problem: TallymarkError | None = None
-        """None: a session that cannot be had is an error before this begins."""
+        """Always None: without a session, an error is raised before this object is made."""
         self._thread = threading.Thread(target=self._run, name="tallymark-group", daemon=True)
 
     def start(self) -> None:
         """Listen to the session and start the thread."""
         self._unlisten = self._zookeeper.listen(self._on_session)
-        # The session is open already; an event that came between is handled twice, which does no
+        # The session is open already. An event that came meanwhile is handled twice, which does no
         # harm.
         if self._zookeeper.state is SessionState.CONNECTED:
             self._inbox.put(_Session(ev.Connected(self._zookeeper.session), self._gate.mark()))
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave the group in order, soon."""
+        """Ask the thread to leave the group in order; returns at once."""
         self._stopping = True
         self._inbox.put(ev.Stop())
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end of the thread; whether it has ended."""
+        """Wait for the end of the thread; returns whether it has ended."""
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
         return not self._thread.is_alive()
@@ -109,7 +110,7 @@ class Coordinator:
     # -- events -------------------------------------------------------------------------------
 
     def _on_session(self, event: SessionEvent) -> None:
-        """On the connection's thread."""
+        """Runs on the connection's thread."""
         if event.state is SessionState.CONNECTED:
             self._inbox.put(_Session(ev.Connected(event.session), self._gate.mark()))
             return
@@ -118,7 +119,7 @@ class Coordinator:
         self._inbox.put(_Session(ev.Lost() if lost else ev.Suspended(), self._gate.mark()))
 
     def _on_change(self) -> None:
-        """On the watch thread; many watches that fire together are one change."""
+        """Runs on the watch thread; many watches that fire together become one event."""
         if not self._told_change.is_set():
             self._told_change.set()
             self._inbox.put(ev.Changed())
@@ -134,7 +135,8 @@ class Coordinator:
             self._gate.suspend()
             if not (self._stopping and isinstance(error, ClosedError)):
                 self._on_error(error)
-                # What is registered and owned goes with the session: the others need not wait.
+                # The membership and owner nodes go with the session, so other members need not
+                # wait for its timeout.
                 self._zookeeper.close()
         finally:
             self._unlisten()
@@ -171,7 +173,7 @@ class Coordinator:
                 self._try("commit offsets", self._committer.commit)
 
     def _step(self, event: ev.Event) -> None:
-        """One event and everything that follows from it."""
+        """Handle one event and all actions and events that follow from it."""
         self._state, actions = decide(self._state, event, monotonic_ms())
         pending = list(actions)
         while pending:
@@ -255,7 +257,8 @@ class Coordinator:
         return {name: tuple(topic.assignment) for name, topic in topics.items()}
 
     def _partitions_of_brokers(self) -> dict[str, tuple[int, ...]]:
-        """A cluster that keeps its topics elsewhere is asked, now and again every few seconds."""
+        """topic -> partitions of a cluster that keeps no topics in ZooKeeper: requested from its
+        brokers, and requested again every few seconds."""
         self._next_topic_poll = monotonic_ms() + _TOPIC_POLL_MS
         client = self._link.client()
         if client is None:
@@ -281,12 +284,13 @@ class Coordinator:
         return ev.Refused(action.ticket)
 
     def _last_commit(self) -> None:
-        """Nothing is handed out any more, and nothing is released yet."""
+        """The last commit before the release: no more messages go to the application, and no
+        partition is released yet."""
         if self._before_release is not None and self._positions.items():
             try:
                 offsets = self._before_release()
             except Exception:
-                # Messages that are not done are delivered again; the group must not wait for them.
+                # Messages that are not processed are delivered again; the group must not wait.
                 LOG.exception("the before_release callback of %s failed", self._consumer)
             else:
                 self._committer.commit_owned(offsets)
@@ -297,7 +301,7 @@ class Coordinator:
         self._stored = self._committer.load(partitions, self._state.session)
 
     def _start_fetchers(self, action: ev.StartFetchers) -> None:
-        # A stream's number counts among those of its topic; ours count through all of them.
+        # In the assignment a stream's number counts within its topic; ours count over all topics.
         places = {
             (topic, partition): self._first_stream.get(topic, 0) + number
             for (topic, partition), number in action.assignment.items()
@@ -324,8 +328,8 @@ class Coordinator:
         self._fetcher.wake()
 
 
-# What passes by itself or after the next reconnection. KafkaError and TimedOutError come from
-# brokers that are asked for topics.
+# Errors that pass by themselves or after the next reconnection. KafkaError and TimedOutError come
+# from brokers whose topics are requested.
 _PASSING: Final = (ConnectError, SessionLostError, CoordinationError, KafkaError, TimedOutError)
 
 

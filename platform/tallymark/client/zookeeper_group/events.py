@@ -1,4 +1,4 @@
-"""The words of the consumer's state machine: phases, actions, events, state. Pure data.
+"""The types of the consumer's state machine: phases, actions, events, state. Pure data.
 
 :mod:`.machine` has the decisions.
 """
@@ -15,7 +15,8 @@ from tallymark.protocol.topic_partition import TopicPartition
 
 
 class Phase(Enum):
-    """The phase of a consumer; REGISTERING to LOADING and the LEAVING_ ones await an answer."""
+    """The phase of a consumer; REGISTERING to LOADING and the LEAVING_ ones wait for the result of
+    an action."""
 
     OFFLINE = "offline"
     REGISTERING = "registering"
@@ -37,7 +38,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Remote: make the membership node stand in the present session."""
+    """Remote: make sure that the membership node exists, in the present session."""
 
     ticket: int
 
@@ -51,7 +52,7 @@ class ReadMembership:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """Remote: store how far the application has come."""
+    """Remote: store the offsets up to which the application has processed messages."""
 
     ticket: int
 
@@ -67,7 +68,7 @@ class ReleaseOwners:
 @dataclass(frozen=True, slots=True)
 class ClaimOwners:
     """Remote: create the owner nodes, in that session or not at all; answer Done, or Refused when
-    somebody else's stands."""
+    another consumer's node exists."""
 
     ticket: int
     partitions: tuple[TopicPartition, ...]
@@ -91,17 +92,18 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Hand out nothing until Resume or StartFetchers."""
+    """Give the application no messages until Resume or StartFetchers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Go on from where Pause was: ownership stood all the time."""
+    """Continue from where Pause was: the partitions were owned all the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopFetchers:
-    """Drop what was fetched and not handed out; hand out nothing more. Positions are kept."""
+    """Drop fetched messages that the application did not get, and give it no more. Positions are
+    kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class StartFetchers:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Nothing is left to do."""
+    """The consumer has left the group; nothing is left to do."""
 
 
 Action = (
@@ -149,7 +151,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """No answer; whether the session lives is unknown."""
+    """ZooKeeper does not answer; it is not known whether the session is still open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +190,15 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A claim met another consumer's owner node; some of the claim may stand."""
+    """A claim found another consumer's owner node; some nodes of the claim may have been created."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What was read: the group's members, and the partitions of the topics of this consumer."""
+    """The result of ReadMembership: the group's members, and the partitions of the topics of this
+    consumer."""
 
     ticket: int
     members: Mapping[str, Subscription]
@@ -211,10 +214,10 @@ Event = Connected | Suspended | Lost | Changed | Tick | Stop | Done | Failed | R
 class State:
     """Everything the machine knows.
 
-    ``held`` are the partitions whose owner nodes of this session may stand (a superset while a
-    claim's result is unknown); ``running`` says that all of them do and are consumed. ``target`` is
-    what to claim next, None when that must be read first. ``changed`` remembers a watch that
-    fired while something else was under way.
+    ``held`` are the partitions whose owner nodes of this session may exist (a superset while a
+    claim's result is unknown); ``running``: all of them exist, and the partitions are consumed.
+    ``target`` is what to claim next; None when the membership must be read first. ``changed``
+    remembers a watch that fired while an action was under way.
     """
 
     consumer: str

@@ -15,15 +15,16 @@ answers each *remote* one (those with a ticket) with :class:`Done`, :class:`Refu
                         (fetchers stopped)     ▲        │ Refused
                                                └────────┴──► WAITING ──► READING
 
-What it promises:
+Guarantees:
 
 * No fetcher runs on a partition without an owner node of this session (*owned before fetched*).
-* Fetchers are stopped and offsets stored before owner nodes go (*flushed before released*).
+* Fetchers are stopped and offsets stored before owner nodes are deleted (*flushed before
+  released*).
 * Offsets are read after the partition was claimed, hence after the previous owner stored them.
 * Suspension pauses consumption at once; a lost session voids ownership without a commit, since
   another consumer may consume the partitions already.
-* While another consumer's owner node exists, everything is released, and tried again later: two
-  consumers never hold parts that the other one waits for.
+* While another consumer's owner node exists, all partitions are released, and claimed again later:
+  two consumers never hold partitions that the other one waits for.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _LEAVING: Final = (Phase.LEAVING_COMMIT, Phase.LEAVING_RELEASE, Phase.LEAVING_GR
 
 
 def decide(state: State, event: Event, now_ms: int) -> Decision:
-    """The next state and what to do. ``now_ms`` is any clock that does not go back."""
+    """The next state, and the actions to perform. ``now_ms`` is of a clock that never goes back."""
     if state.phase is Phase.CLOSED:
         return state, ()
     match event:
@@ -114,7 +115,7 @@ def _connected(state: State, session: int) -> Decision:
 def _suspended(state: State) -> Decision:
     if state.phase in _LEAVING:
         return _closed(state)
-    # Another ticket: an answer that is still on its way counts no more.
+    # Another ticket: an answer to an earlier action is ignored from now on.
     state = replace(state, phase=Phase.OFFLINE, ticket=state.ticket + 1, wake_ms=None)
     return state, (Pause(),)
 
@@ -130,7 +131,7 @@ def _stop(state: State) -> Decision:
     if state.phase in _LEAVING:
         return state, ()
     if state.phase is Phase.OFFLINE:
-        # Nothing can be stored now, and the end of the session removes what is ephemeral.
+        # Nothing can be stored now, and the end of the session removes our ephemeral nodes.
         return _closed(state)
     state = replace(_outstanding(state, Phase.LEAVING_COMMIT), running=False)
     return state, (StopFetchers(), CommitOffsets(state.ticket))
@@ -150,7 +151,8 @@ def _changed(state: State) -> Decision:
 
 
 def _look_again(state: State, before: tuple[Action, ...] = ()) -> Decision:
-    """Register if need be, then read; a change reported from now on asks for another look."""
+    """Register if needed, then read the membership; a change that is reported from now on causes
+    another read."""
     phase = Phase.READING if state.registered else Phase.REGISTERING
     state = replace(_outstanding(state, phase), changed=False, target=None)
     ticket = state.ticket
@@ -159,8 +161,8 @@ def _look_again(state: State, before: tuple[Action, ...] = ()) -> Decision:
 
 def _membership(state: State, read: Membership, now_ms: int) -> Decision:
     if state.consumer not in read.members:
-        # Our node went behind our back (somebody deleted it, or wrote what nobody can read):
-        # register again first, but not in a tight loop with whoever did that.
+        # Another program deleted our node, or wrote data into it that cannot be read: register
+        # again first, but with a delay, since that program may repeat it.
         return _wait(replace(state, registered=False, attempts=state.attempts + 1), now_ms)
     target = assignment_of(state.consumer, read.members, read.partitions)
     if state.running and target == state.held:
@@ -173,16 +175,17 @@ def _membership(state: State, read: Membership, now_ms: int) -> Decision:
 
 
 def _claim(state: State) -> Decision:
-    """Claim the target; from here on its nodes may stand, whatever the answer."""
+    """Claim the target; from here on its owner nodes may exist, whatever the answer."""
     target = state.target or {}
     state = replace(_outstanding(state, Phase.CLAIMING), held=target, target=None, running=False)
-    # A claim that waits for the connection must not be made in the session after this one, where
-    # nobody would remember it.
+    # A claim that waits for the connection must not be made in the next session: the state of that
+    # session would not contain it.
     return state, (ClaimOwners(state.ticket, tuple(sorted(target)), state.session),)
 
 
 def _release(state: State, phase: Phase = Phase.RELEASING) -> Decision:
-    """Positions go first: a commit of the application must not come after the release."""
+    """Release what is held. Positions are dropped first: the application must not commit after the
+    release."""
     state = _outstanding(state, phase)
     return state, (Forget(), ReleaseOwners(state.ticket, tuple(sorted(state.held))))
 
@@ -227,18 +230,19 @@ def _released(state: State, now_ms: int) -> Decision:
     state = replace(state, held={})
     if state.changed:
         return _look_again(state)
-    if state.target is None:  # another consumer's node exists: give it time to go
+    if state.target is None:  # another consumer's node exists: give it time to be deleted
         return _wait(state, now_ms)
     return _claim(state)
 
 
 def _failed(state: State, now_ms: int) -> Decision:
-    """It is not known what was done. In a group that goes on: look again later, ``held`` remembers
-    what may stand. When leaving: go on, the end of the session removes the rest."""
+    """An action failed, and may have been done in part. While consuming: read again later; ``held``
+    has the nodes that may exist. While leaving: continue, since the end of the session removes the
+    rest."""
     if state.phase in _LEAVING:
         return _done(state, now_ms)
     if state.running and state.phase is Phase.READING:
-        # Consumption goes on: what is owned stays owned while the session lives.
+        # Consumption continues: owned partitions stay owned as long as the session is open.
         return _wait(replace(state, attempts=state.attempts + 1), now_ms)
     return _wait(replace(state, attempts=state.attempts + 1, running=False), now_ms)
 

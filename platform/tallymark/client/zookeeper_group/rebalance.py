@@ -5,10 +5,10 @@
       j = index of Ci in CT, N = |PT| / |CT|
       assign partitions j*N to (j+1)*N - 1 of PT to Ci
 
-Every consumer computes it for itself from the same registries, so all come to the same division
-without talking. A stream is the unit, not a consumer, and where N is no whole number the first
-streams take one partition more. Partitions are sorted by number: range partitioning gives a
-stream neighbouring partitions.
+Every consumer computes it for itself from the same nodes of ZooKeeper, so all get the same
+assignment without messages to each other. Partitions are assigned to streams, not to consumers;
+where N is no whole number the first streams take one partition more. Partitions are sorted by
+number: range partitioning gives a stream neighbouring partitions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StreamId(NamedTuple):
 def assign(
     members: Mapping[str, Subscription], partitions: Mapping[str, Sequence[int]]
 ) -> dict[TopicPartition, StreamId]:
-    """The whole group's division: every partition of a topic that anybody subscribes to.
+    """The assignment of the whole group: every partition of all topics with a subscription.
 
     ``members``: consumer id -> subscription; ``partitions``: topic -> its partitions.
     """
@@ -48,8 +48,8 @@ def assign(
 def assignment_of(
     consumer: str, members: Mapping[str, Subscription], partitions: Mapping[str, Sequence[int]]
 ) -> dict[TopicPartition, int]:
-    """One consumer's part of :func:`assign`; empty for a consumer that is no member. Topics it
-    does not subscribe to may be left out of ``partitions``."""
+    """One consumer's partitions in :func:`assign`; empty for a consumer that is no member.
+    ``partitions`` may leave out topics that the consumer does not subscribe to."""
     subscription = members.get(consumer)
     if subscription is None:
         return {}
