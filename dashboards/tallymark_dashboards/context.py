@@ -75,6 +75,6 @@ def context_of(request: Request) -> Context:
 
 
 def _printing(value: object) -> object:
-    """A value as a page shows it. Clients choose names, so characters that do not print are escaped,
-    those that change the direction of text too."""
+    """A value as a page shows it. Clients choose names, so characters that do not print are
+    escaped, and those that change the direction of text, too."""
     return escaped(value, LINES) if type(value) is str else value

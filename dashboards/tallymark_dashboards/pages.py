@@ -1,5 +1,5 @@
-"""The pages. Each works without JavaScript. When the store has changed, a page replaces its changing
-part by the fragment under ``/fragment``, which is made from the same template."""
+"""The pages. Each works without JavaScript. When the store has changed, a page replaces its
+changing part by the fragment under ``/fragment``, which is made from the same template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns rows of the store into rows of a page. Pure: ``now`` is an argument, nothing is read here."""
+"""Turns rows of the store into rows of a page. Pure: ``now`` is an argument, nothing is read."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A claim found another consumer's owner node; some nodes of the claim may have been created."""
+    """A claim found another consumer's owner node; some nodes of the claim may exist now."""
 
     ticket: int
 
