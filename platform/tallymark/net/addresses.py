@@ -1,4 +1,4 @@
-"""``host:port`` lists, as every client and every settings file writes them."""
+"""``host:port`` lists, as in the arguments of every client and in every settings file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tallymark.errors import UserError
 
 
 class Address(NamedTuple):
-    """Where a broker listens. An IPv6 host is kept without its brackets."""
+    """The address on which a broker listens. An IPv6 host is kept without its brackets."""
 
     host: str
     port: int
@@ -20,7 +20,8 @@ class Address(NamedTuple):
 
 
 def parse_addresses(text: str | Iterable[str]) -> tuple[Address, ...]:
-    """``"a:9092, b:9092"`` or a sequence of such; order kept, repeats dropped.
+    """The addresses in ``"a:9092, b:9092"`` or in a sequence of such texts; order kept, repeats
+    dropped.
 
     Raises UserError naming the part that is not ``host:port``, or when nothing is given.
     """
@@ -32,7 +33,7 @@ def parse_addresses(text: str | Iterable[str]) -> tuple[Address, ...]:
 
 
 def parse_address(text: str) -> Address:
-    """One ``host:port``, ``[v6]:port`` included; UserError says which text is wrong and why."""
+    """One ``host:port`` or ``[v6]:port``; UserError names the wrong text and the reason."""
     host, colon, port = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -6,9 +6,9 @@
                  └── a frame that is not whole ─► memory of its own ─► the socket writes straight
                                                                         into it until it is full
 
-Small requests cost one copy of a few hundred bytes, however many came in one read; large ones are
-never joined from pieces. A frame's memory grows with the bytes received, not with the size that was
-announced: a client that announces 100 MB and sends nothing holds no memory.
+Small requests cost one copy of a few hundred bytes, however many come in one read; large ones are
+never joined from pieces. A frame's memory grows with the bytes received, not with the announced
+size: a client that announces 100 MB and sends nothing holds no memory.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SCRATCH_BYTES: Final = 256 * 1024
 _SIZE: Final = struct.Struct(">i")
 _SIZE_AND_KEY: Final = struct.Struct(">ih")
 _GROWTH: Final = 8
-"""A frame has memory for so many times what has come of it ..."""
+"""A frame has memory for so many times the bytes of it that were received ..."""
 _LEAST: Final = 16 * 1024
-"""... and for this at least."""
+"""... and for at least so many bytes."""
 _of_thread: Final = threading.local()
 
 
@@ -39,12 +39,13 @@ def scratch_of_thread() -> memoryview:
 
 
 class Inbox:
-    """What one connection receives. The caller asks for :meth:`space`, fills a part of it, says how
-    much (:meth:`take`), and nothing of another connection comes between the two.
+    """The received bytes of one connection. The caller gets :meth:`space`, fills a part of it, and
+    calls :meth:`take` with the number of bytes. No other connection may use the memory between
+    these two calls.
 
     ``max_size`` is the largest frame, ``small_size`` the largest of requests whose API key is not
-    in ``large_keys``: what is decoded into many objects takes some times its size. ``memory``
-    counts what frames that are not whole take.
+    in ``large_keys``: a request that is decoded into many objects takes several times its size.
+    ``memory`` counts the bytes of frames that are not whole.
     """
 
     __slots__ = (
@@ -74,7 +75,7 @@ class Inbox:
         large_keys: frozenset[int],
     ) -> None:
         self.starved = False
-        """Whether a frame has to wait for memory: nothing may be received until then."""
+        """Whether a frame waits for memory: nothing may be received until it is granted."""
         self._max_size = max_size
         self._small_size = min(small_size, max_size)
         self._asked_small_size = small_size
@@ -87,10 +88,10 @@ class Inbox:
         self._filled = 0
         self._size = 0
         self._held = 0  # bytes of self._frame that self._memory has counted ...
-        self._done = 0  # ... and of frames that were given away
+        self._done = 0  # ... and those of whole frames that were returned
 
     def allow(self, max_size: int) -> None:
-        """From the next frame on they may have so many bytes."""
+        """Set the largest size of a frame, from the next frame on."""
         self._max_size = max_size
         self._small_size = min(self._asked_small_size, max_size)
 
@@ -100,7 +101,7 @@ class Inbox:
         return self._frame is not None or bool(self._head)
 
     def space(self) -> memoryview:
-        """Where to put what is received next; never empty."""
+        """The memory for the bytes that are received next; never empty."""
         if self._frame is not None:
             return memoryview(self._frame)[self._filled :]
         if self._head:
@@ -109,11 +110,11 @@ class Inbox:
         return self._scratch
 
     def take(self, count: int) -> list[memoryview]:
-        """The frames that are whole now that ``count`` bytes are in :meth:`space`: without their
-        size, as views of memory that is theirs.
+        """Take ``count`` bytes that were written into :meth:`space`. Returns the frames that are
+        whole now: without their size, as views of memory of their own.
 
-        Raises RemoteProtocolError for a size that is negative or too large; the stream is then
-        beyond use.
+        Raises RemoteProtocolError for a size that is negative or too large; the connection must be
+        closed then.
         """
         frame = self._frame
         if frame is None:
@@ -131,13 +132,13 @@ class Inbox:
         return []
 
     def memory_granted(self) -> None:
-        """The memory that was missing (:attr:`starved`) is there now: go on receiving."""
+        """The missing memory (:attr:`starved`) is granted now: receiving may continue."""
         self.starved = False
         self._enlarge()
 
     def release(self, *, all_of_it: bool = False) -> None:
-        """The frames given away are done with: give their memory back. ``all_of_it``: also that
-        of the frame that is not whole, since the connection has ended."""
+        """The returned frames are no longer used: stop counting their memory. ``all_of_it``: also
+        that of the frame that is not whole, since the connection has ended."""
         size, self._done = self._done, 0
         if all_of_it:
             size += self._held
@@ -168,7 +169,8 @@ class Inbox:
         return [own[start:stop] for start, stop in bounds]
 
     def _may_be_large(self, size: int, pos: int, end: int) -> bool:
-        """Whether the frame at ``pos`` may have so many bytes; False while its key has not come."""
+        """Whether the frame at ``pos`` may have ``size`` bytes; False until its API key has been
+        received."""
         if not 0 <= size <= self._max_size:
             raise RemoteProtocolError(f"frame of {size} bytes; {self._max_size} are allowed")
         if end - pos < _SIZE_AND_KEY.size:
@@ -181,7 +183,7 @@ class Inbox:
         return True
 
     def _begin(self, size: int, received: memoryview) -> None:
-        """``received`` is the beginning of a frame of ``size`` bytes."""
+        """Begin a frame of ``size`` bytes with its first bytes, ``received``."""
         self._size = size
         self._filled = len(received)
         self._frame = bytearray(received)
@@ -194,7 +196,7 @@ class Inbox:
             self.starved = True
 
     def _room(self) -> int:
-        """How large the memory of the frame is to be now."""
+        """The size that the frame's memory must have now."""
         return min(self._size, max(_GROWTH * self._filled, _LEAST))
 
     def _enlarge(self) -> None:

@@ -26,11 +26,11 @@ class Requester(Protocol):
 
 
 async def authenticate(connection: Requester, credentials: SaslCredentials) -> float:
-    """Log in, or again on a connection that is (KIP-368). For how many seconds it holds; 0: for
-    ever. KafkaError with what the broker says (SASL_AUTHENTICATION_FAILED,
-    UNSUPPORTED_SASL_MECHANISM), SaslError when the broker cannot be trusted."""
+    """Log in, or log in again on an open connection (KIP-368). Returns for how many seconds the
+    session is valid; 0: for ever. KafkaError with the broker's error (SASL_AUTHENTICATION_FAILED,
+    UNSUPPORTED_SASL_MECHANISM), SaslError when the broker does not prove its identity."""
     chosen = credentials.mechanism
-    # Before anything is sent: a token may take seconds, which the broker would not wait for.
+    # Before anything is sent: a token may take seconds, and the broker would not wait so long.
     exchange = await _exchange(credentials)
     shaken = await connection.submit(SaslHandshakeRequest(mechanism=chosen))
     if shaken.error_code:

@@ -1,9 +1,9 @@
-"""Why a connection could not be opened, in words that say what to look at. Pure.
+"""Errors for a connection that could not be opened; their texts say what to check. Pure.
 
-A connection is opened in stages: resolve, connect, tls, api (ApiVersions), sasl. What comes back
-when the two sides disagree about security is rarely an answer: a listener with TLS that is spoken
-to in plain text sends a TLS alert or closes, a plain one that is sent a TLS handshake reads it as
-a request of 369 MB and closes. From what can be seen, these functions say what it most likely was.
+A connection is opened in stages: resolve, connect, tls, api (ApiVersions), sasl. When the two sides
+disagree about security, the client rarely gets a proper response: a TLS listener that receives
+plain text sends a TLS alert or closes; a plain listener reads a TLS handshake as a request of
+369 MB and closes. From what the client sees, these functions derive the most likely cause.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NO_LOG_IN: Final = (
     "it answered nothing but ApiVersions: does its listener expect a log-in "
     "(security_protocol=SASL_PLAINTEXT or SASL_SSL)?"
 )
-"""Said of a connection without log-in that ends before its first answer."""
+"""For a connection without log-in that ends before its first response."""
 
 
 def unopened(address: str, stage: str, error: OSError) -> ConnectError:
@@ -67,7 +67,7 @@ def unanswered(address: str, error: BaseException, *, tls: bool) -> ConnectError
         return _insecure(address, cause)
     said = "no answer to ApiVersions in time" if isinstance(error, TimeoutError) else str(error)
     if tls and (isinstance(cause, OSError) or "closed the connection" in said):
-        # So do brokers that refuse a client after the handshake and send no alert.
+        # Brokers that refuse a client after the handshake, and send no alert, also end so.
         return ConnectError(address, "tls", f"{said}; {_NO_CERTIFICATE}")
     hint = "is it a Kafka broker?" if tls else f"is it a Kafka broker, {_PLAIN_LISTENER}"
     return ConnectError(address, "api", f"{said}; {hint}")
@@ -98,7 +98,7 @@ def not_logged_in(address: str, error: TallymarkError | TimeoutError) -> Connect
 
 
 def strange_bytes(data: bytes, error: TallymarkError) -> str:
-    """What a broker's first bytes are, where they are no response."""
+    """A description of a broker's first bytes, where they are no response."""
     if data[:2] == _TLS_ALERT:
         return "the listener speaks TLS: set security_protocol=SSL or SASL_SSL"
     if data[:5] == b"HTTP/":

@@ -20,11 +20,11 @@ MAX_RESPONSE_BYTES: Final = 128 * 1024 * 1024
 Writer: TypeAlias = Callable[[int, str | None], list[Any]]
 """``write(correlation id, client id)``: a request's whole frame, as buffers."""
 Reader: TypeAlias = Callable[[memoryview], Any]
-"""``read(frame)``: the response in a frame, whose correlation id is known to be right."""
+"""``read(frame)``: the response in a frame whose correlation id is checked already."""
 _LAST_CORRELATION_ID: Final = 2**31 - 1
 _UNSUPPORTED_VERSION: Final = 35
 _WRITTEN: Final = -1
-"""In the place of a version: the response is read by a function."""
+"""In place of a version: a function reads the response."""
 
 
 class ClientConnection:
@@ -43,14 +43,14 @@ class ClientConnection:
 
     @property
     def due(self) -> int:
-        """How many requests have been sent whose response has not come yet."""
+        """How many requests wait for their response."""
         return len(self._due)
 
     def send(
         self, request: Any, version: int, *, expects_response: bool = True
     ) -> tuple[int, bytes]:
         """The correlation id and the bytes to write. ``expects_response=False`` is for the one
-        request that is never answered: Produce with acks=0."""
+        request without a response: Produce with acks=0."""
         correlation_id = self._next_id
         data = frames.encode_request(request, version, correlation_id, self._client_id)
         self._next_id = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
@@ -71,13 +71,13 @@ class ClientConnection:
     def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[int, Any]]:
         """The responses that these bytes complete, in order.
 
-        Raises RemoteProtocolError for anything that is not the response due; the connection is of
-        no use afterwards.
+        Raises RemoteProtocolError for bytes that are not the response due; the connection must be
+        closed then.
         """
         return [self.response(frame) for frame in self._frames.receive(data)]
 
     def response(self, frame: memoryview) -> tuple[int, Any]:
-        """Like :meth:`receive`, of one whole frame (without its size): correlation id, response."""
+        """As :meth:`receive`, for one whole frame without its size: (correlation id, response)."""
         if not self._due:
             raise RemoteProtocolError("a response came though no request was waiting for one")
         expected, request_class, version = self._due.popleft()
@@ -102,8 +102,8 @@ def _strange(frame: memoryview, due: object, expected: int) -> RemoteProtocolErr
 
 
 def _refuses_version(frame: memoryview) -> bool:
-    """Whether an ApiVersions response says UNSUPPORTED_VERSION: then its body has the v0 shape,
-    whatever version was asked for (KIP-511).
+    """Whether an ApiVersions response has the error UNSUPPORTED_VERSION: its body then has the v0
+    shape, whatever version was requested (KIP-511).
 
     ::
 

@@ -1,5 +1,5 @@
-"""Opening a connection: look up the name, try the addresses, begin TLS. The error of a step that
-fails says which step it was, and to which address."""
+"""Opens a connection: looks up the name, tries the addresses, begins TLS. The error of a step that
+fails names the step and the address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallymark.net.client import connect_errors as refusals
 
 
 class Dialled(Protocol):
-    """An asyncio protocol that can be given up."""
+    """An asyncio protocol whose connection can be aborted."""
 
     def abort(self) -> None: ...
 
@@ -32,7 +32,7 @@ async def dial(
     found: list[Any] = []
     made: P | None = None
 
-    def connected() -> Any:  # asyncio's protocols are classes, ours only has to be one
+    def connected() -> Any:  # typed Any: P need not inherit from asyncio's protocol classes
         # asyncio makes the protocol between the TCP connection and the handshake.
         nonlocal stage, made
         stage = "tls" if tls is not None else stage
@@ -50,8 +50,8 @@ async def dial(
                 ssl=tls,
                 happy_eyeballs_delay=0.25 if len(found) > 1 else None,
             )
-    except (OSError, UnicodeError) as error:  # TimeoutError and ssl.SSLError are of the former
-        if isinstance(error, UnicodeError):  # no name that the DNS could know
+    except (OSError, UnicodeError) as error:  # OSError includes TimeoutError and ssl.SSLError
+        if isinstance(error, UnicodeError):  # not a valid host name
             error = OSError(str(error))
         _drop(made)
         refusal = refusals.unopened(str(address), stage, error)
@@ -65,12 +65,13 @@ async def dial(
 
 
 def _drop(made: Dialled | None) -> None:
-    """A caller that gives up in the turn in which the handshake ended leaves a connection that
-    asyncio closes gracefully: on TLS its socket would stay open until the peer has answered."""
+    """Abort the connection of a caller that was cancelled in the same turn of the loop in which the
+    handshake ended. asyncio would close it gracefully: with TLS the socket would stay open until
+    the peer answers."""
     if made is not None:
         made.abort()
 
 
 def resolved(address: Address, ips: Sequence[str]) -> tuple[str, ...]:
-    """The IP addresses behind a host name; none where the host is one itself."""
+    """The IP addresses behind a host name; empty where the host is an IP address itself."""
     return tuple(ip for ip in dict.fromkeys(ips) if ip != address.host)

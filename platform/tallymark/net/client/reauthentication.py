@@ -6,8 +6,8 @@
                                  ▲               │ cannot be had              │ refused
                                  └── a bit later ┘                            └► closed
 
-Between the handshake and the last token a broker of Apache Kafka takes nothing else on the
-connection, so what is to be sent meanwhile is held, in its order.
+Between the handshake and the last token a broker of Apache Kafka accepts no other request on the
+connection. So requests of that time are held, and sent afterwards in their order.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from tallymark.protocol.schema import Message, Request
 R = TypeVar("R", bound=Message)
 
 EARLIEST, LATEST = 0.85, 0.95
-"""Parts of a session's lifetime; a random one between, so that not all come at once. Java's too."""
+"""A connection logs in again after a random part of its session's lifetime between these two, so
+that not all do at once. As in the Java client."""
 NOT_BEFORE: Final = 1.1
 """Seconds: brokers (Apache Kafka too) refuse a second log-in within one."""
 SECONDS: Final = 20.0
-"""For the token and the exchange, at least: as long as the session holds, answers that were asked
-for before (a member's join may wait for minutes) may come first."""
+"""The least time for the token and the exchange. It is more where the session is valid for longer:
+responses to earlier requests (a member's join may wait for minutes) come first."""
 _LONGEST_TIMER: Final = 30 * 24 * 3600.0
 
 
@@ -37,23 +38,23 @@ class Renewed(Protocol):
     """A connection that logs in again."""
 
     def hold(self) -> None:
-        """Send nothing from here on, but by :meth:`submit_now`."""
+        """From here on send only what :meth:`submit_now` is called with."""
 
     def release(self) -> None:
-        """Send what was held."""
+        """Send the requests that were held."""
 
     def submit_now(self, message: Request[R], timeout: float, /) -> Awaitable[R]: ...
 
     def give_up(self, why: str, cause: BaseException) -> None:
-        """Close."""
+        """Close the connection."""
 
 
 class Reauthentication:
-    """For one connection; lives on its loop."""
+    """Logs one connection in again; lives on the connection's loop."""
 
     def __init__(self, connection: Renewed, credentials: SaslCredentials) -> None:
         self.times = 0
-        """How often it succeeded."""
+        """How many log-ins after the first have succeeded."""
         self._connection = connection
         self._credentials = credentials
         self._holds = False
@@ -62,13 +63,14 @@ class Reauthentication:
         self._task: asyncio.Task[None] | None = None
 
     def holds_for(self, lifetime: float) -> None:
-        """The connection has logged in, for so many seconds; 0: for ever."""
+        """The connection has logged in; its session is valid for ``lifetime`` seconds; 0: for
+        ever."""
         self._lifetime = lifetime
         if lifetime > NOT_BEFORE:  # a shorter session ends, and another connection is opened
             self._in(max(NOT_BEFORE, lifetime * random.uniform(EARLIEST, LATEST)))
 
     def submit(self, message: Request[R]) -> Awaitable[R]:
-        """For the exchange alone."""
+        """Send a request at once, past those that are held; only the exchange uses it."""
         if not self._holds:
             self._holds = True
             self._connection.hold()
@@ -101,7 +103,7 @@ class Reauthentication:
         except (TallymarkError, TimeoutError) as error:
             if self._holds:
                 self._connection.give_up(f"logging in again failed: {error}", error)
-            else:  # there is no token now; the broker closes the connection if none comes
+            else:  # no token now; without one the broker closes the connection in the end
                 self._in(max(1.0, self._lifetime * (1 - LATEST) / 2))
             return
         self.times += 1
@@ -111,4 +113,4 @@ class Reauthentication:
 
 
 Held = Callable[[TallymarkError | None], None]
-"""What is sent later (None), or ends with an error."""
+"""A held request: called with None to send it, or with the error with which it ends."""

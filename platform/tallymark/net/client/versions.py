@@ -10,7 +10,7 @@ from tallymark.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 from tallymark.protocol.schema import Message
 
 Ranges = Mapping[int, tuple[int, int]]
-"""API key -> (lowest, highest) version the broker serves, as its ApiVersions response says."""
+"""API key -> (lowest, highest) version that the broker serves, from its ApiVersions response."""
 
 Submit = Callable[[ApiVersionsRequest, int], Awaitable[ApiVersionsResponse]]
 """Sends a request in that version."""

@@ -1,9 +1,9 @@
-"""The queue of connections that wait to be accepted, and the log when none can be.
+"""The queue of connections that wait to be accepted, and the log when none can be accepted.
 
-A listener without descriptors or buffers cannot accept. asyncio then waits a second and calls the
-loop's exception handler for every connection of the listener's backlog: one traceback each, every
-second, 24 MB of log in ten seconds. Here that is one line in ten seconds. Meanwhile connections
-wait in the kernel's queue, and those that are open are served.
+A listener without free descriptors or buffers cannot accept. asyncio then waits a second and calls
+the loop's exception handler for every connection of the listener's backlog: one traceback each,
+every second, 24 MB of log in ten seconds. Here it is one line in ten seconds. Meanwhile new
+connections wait in the kernel's queue, and open ones are served.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ log: Final = logging.getLogger(__name__)
 
 WAITING: Final = 1024
 """Connections that wait to be accepted by a broker (Apache Kafka has 50). They take no descriptor.
-Where the queue is full the kernel drops what a client sends, and the client repeats it after a
-second: so it was for half of 2,000 clients that came back at once where 128 could wait."""
+When the queue is full the kernel drops a client's packet, and the client sends it again after a
+second: with a queue of 128, half of 2,000 clients that reconnected at once lost a second so."""
 ACCEPTS: Final = 128
-"""The same for servers that accept all of them in one turn, those of the web."""
+"""The same for HTTP servers, which accept all of them in one turn of the event loop."""
 FEW_ACCEPTS: Final = 8
-"""As many are accepted in one turn of the event loop: none of them is counted, or closed as one too
-many, before the turn is over, and their TLS handshakes (a millisecond each) begin in the next one.
-Where descriptors are scarce no more wait, either."""
+"""So many connections are accepted in one turn of the event loop. Only after that turn are they
+counted, and closed where there are too many; their TLS handshakes (a millisecond each) begin in the
+next turn. Where descriptors are scarce, this is the length of the queue, too."""
 
 _Handler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 
 
 def rate_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
-    """Have errors of accepting on ``loop`` logged in one line, once in ten seconds. Everything
-    else goes to the exception handler that it has. Idempotent."""
+    """Log errors of accepting on ``loop`` in one line, once in ten seconds. All other errors go to
+    the exception handler that the loop already has. Idempotent."""
     before = loop.get_exception_handler()
     if not isinstance(before, _AcceptErrors):
         loop.set_exception_handler(_AcceptErrors(before))
 
 
 def let_wait(server: asyncio.Server, many: int) -> None:
-    """Have so many connections wait to be accepted. asyncio has one number for that and for how
-    many it accepts in a turn; listen() again changes the first of them."""
+    """Let ``many`` connections wait to be accepted. asyncio has one number for this and for how
+    many it accepts in a turn; a second listen() changes only the first."""
     for listening in server.sockets:
         with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
             same.listen(many)

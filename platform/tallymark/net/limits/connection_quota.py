@@ -1,4 +1,4 @@
-"""How many connections all listeners of one process hold together, and how many of one address."""
+"""Limits the connections to all listeners of one process, in total and for one address."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ class ConnectionQuota:
 
     @property
     def open(self) -> int:
-        """Connections held now."""
+        """Connections counted now."""
         return self._open
 
     def take(self, host: str) -> str | None:
-        """Count a connection from ``host``; or say why there may be none more."""
+        """Count a connection from ``host`` and return None; at a limit, return the reason for the
+        refusal."""
         why = None
         if self._open >= self.max_connections:
             why = f"{self._open} connections are open (max.connections)"
@@ -36,7 +37,7 @@ class ConnectionQuota:
         return None
 
     def give_back(self, host: str) -> None:
-        """A connection that was counted has ended."""
+        """Stop counting a connection that has ended."""
         self._open -= 1
         self._hosts[host] -= 1
         if not self._hosts[host]:

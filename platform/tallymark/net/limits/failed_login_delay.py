@@ -1,9 +1,9 @@
-"""When a failed log-in is answered. Pure.
+"""Delays the response to a failed log-in. Pure.
 
 A client that guesses passwords tries again as soon as it is refused, on hundreds of connections:
-1,700 log-ins a second kept the event loop of a broker busy without hashing one password, and the
+1,700 log-ins a second kept the event loop of a broker busy, though no password was hashed, and the
 requests of all other clients waited. So the refusals of one address form a queue, from which
-:data:`PER_SECOND` leave in a second. Log-ins that succeed do not wait.
+:data:`PER_SECOND` are sent in a second. Log-ins that succeed do not wait.
 
 A log-in takes its place in the queue when it arrives, before its result is known: the time of a
 refusal reveals nothing about the user name.
@@ -17,7 +17,7 @@ from typing import Final
 from tallymark.net.addresses import sender
 
 PER_SECOND: Final = 25
-"""Refusals of one address."""
+"""Refusals of one address that are sent in a second."""
 LONGEST_SECONDS: Final = 10.0
 """A refusal waits no longer than this."""
 _MAX_SENDERS: Final = 10_000
@@ -25,18 +25,18 @@ _SPACE: Final = 1 / PER_SECOND
 
 
 class FailedLoginDelay:
-    """``now`` is monotonic, in seconds."""
+    """The queues of all addresses. ``now`` is monotonic, in seconds."""
 
     def __init__(self) -> None:
         self._free: OrderedDict[str, float] = OrderedDict()
-        """Sender -> when its next refusal may leave; the sender that came last is last."""
+        """Sender -> when its next refusal may be sent; ordered by their latest log-in."""
 
     def __len__(self) -> int:
         """How many senders are remembered."""
         return len(self._free)
 
     def come(self, host: str, now: float) -> float:
-        """A log-in comes from the address ``host``: the earliest time to refuse it."""
+        """Queue a log-in from the address ``host``; returns the earliest time to refuse it."""
         key = sender(host)
         due = min(max(now, self._free.pop(key, now)), now + LONGEST_SECONDS)
         self._free[key] = due + _SPACE
@@ -45,7 +45,7 @@ class FailedLoginDelay:
         return due
 
     def let_in(self, host: str, now: float) -> None:
-        """A log-in that came is not refused: its place is given back."""
+        """A queued log-in succeeded: remove its place from the queue."""
         key = sender(host)
         free = self._free.get(key)
         if free is None:

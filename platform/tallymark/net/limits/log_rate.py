@@ -1,4 +1,5 @@
-"""Log lines that any client can cause must not fill the disk: one of a kind in ten seconds."""
+"""Limits log lines that any client can cause to one of a kind in ten seconds, so that they do not
+fill the disk."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class LogRate:
         self._held: Counter[Hashable] = Counter()
 
     def passes(self, key: Hashable) -> int | None:
-        """How many were held back since the last that passed; None holds this one back too."""
+        """How many were held back since the last one that passed; None: hold this one back, too."""
         now = self._clock()
         last = self._last.get(key)
         if last is not None and now - last < self._every:

@@ -1,8 +1,8 @@
-"""How many TLS handshakes are not over. Pure.
+"""Limits the TLS handshakes that are under way. Pure.
 
-A handshake takes most of a megabyte until it is over (buffers of asyncio and OpenSSL), and a client
-only has to send its first message for that: a thousand of them took 1 GB. So their number is
-bounded. A handshake takes round trips, not seconds: at the bound, the sender with most of them
+A handshake holds most of a megabyte until it ends (buffers of asyncio and OpenSSL), and for that a
+client only has to send its first message: a thousand of them took 1 GB. So their number is bounded.
+A good handshake takes round trips, not seconds: at the bound, the sender with the most handshakes
 loses its oldest one, and the new one begins.
 """
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class PendingHandshakes(Generic[T]):
-    """``T`` is one handshake."""
+    """The handshakes under way, by sender. ``T`` is one handshake."""
 
     def __init__(self, most: int = MAX_PENDING) -> None:
         self._most = most
@@ -34,8 +34,8 @@ class PendingHandshakes(Generic[T]):
         return iter([one for held in self._of.values() for one in held])
 
     def begin(self, host: str, one: T) -> T | None:
-        """``one`` from the address ``host`` begins. What is returned is counted no more, and has
-        to be given up."""
+        """The handshake ``one`` from the address ``host`` begins. A handshake that is returned is
+        no longer counted, and the caller must abort it."""
         self._of.setdefault(sender(host), OrderedDict())[one] = None
         self._size += 1
         if self._size <= self._most:
@@ -46,7 +46,7 @@ class PendingHandshakes(Generic[T]):
         return oldest
 
     def end(self, host: str, one: T) -> None:
-        """It is over, or has failed. Idempotent."""
+        """The handshake is over, or has failed. Idempotent."""
         key = sender(host)
         if one in self._of.get(key, ()):
             self._remove(key, one)

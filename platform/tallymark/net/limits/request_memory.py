@@ -1,10 +1,10 @@
-"""How much memory all requests that are still arriving may take together.
+"""Limits the memory of all requests that are still arriving.
 
-A connection announces a request before it sends it, and may never finish it. Each alone is bounded
-by the largest request; this bounds their sum. A connection that gets no memory waits in the order
-of asking and reads nothing meanwhile. The first one that waits goes on beyond the limit, alone, so
-that requests which wait for each other's memory end. What is held never exceeds the limit by more
-than one request.
+A connection announces the size of a request before it sends it, and may never finish it. The size
+of each is bounded by the largest request; this bounds their sum. A connection that gets no memory
+waits in a queue and reads nothing meanwhile. The first one in the queue may exceed the limit, that
+one alone, so that requests which wait for each other's memory end. The sum never exceeds the limit
+by more than one request.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class RequestMemory:
 
     @property
     def waiting(self) -> int:
-        """How many wait for memory."""
+        """How many connections wait for memory."""
         return len(self._waiting)
 
     def take(self, owner: MemoryOwner, size: int) -> bool:
-        """Count ``size`` more bytes for ``owner``. False: there is no room; it is called back,
-        the bytes are then counted."""
+        """Count ``size`` more bytes for ``owner``. False: there is no room now; the bytes are
+        counted, and the owner is called, once there is."""
         if self._fits(owner, size) and (not self._waiting or self._beyond is owner):
             self._grant(owner, size)
             return True

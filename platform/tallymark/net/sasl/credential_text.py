@@ -1,5 +1,5 @@
-"""A credential of a password as text: ``salt=...,stored_key=...,server_key=...,iterations=4096``,
-the bytes in base64. Kafka's words, in ZooKeeper as in ``security.json``."""
+"""A SCRAM credential as text: ``salt=...,stored_key=...,server_key=...,iterations=4096``, the bytes
+in base64. It is Kafka's format, used in ZooKeeper and in ``security.json``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tallymark.net.sasl.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCreden
 
 
 def stored_text(credential: ScramCredential) -> str:
-    """A credential as it is kept."""
+    """The text of a credential."""
     parts = {
         "salt": credential.salt,
         "stored_key": credential.stored_key,
@@ -21,7 +21,7 @@ def stored_text(credential: ScramCredential) -> str:
 
 
 def parse_credential(mechanism: str, text: str) -> ScramCredential:
-    """A credential as it is kept; ValueError."""
+    """The credential in a text; ValueError where it is malformed."""
     parts: dict[str, str] = {}
     for part in text.split(","):
         name, _, value = part.strip().partition("=")

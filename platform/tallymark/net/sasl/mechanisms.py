@@ -1,10 +1,10 @@
-"""SASL (RFC 4422): what both sides share: names of mechanisms, errors, credentials, an exchange.
+"""SASL (RFC 4422), shared by both sides: names of mechanisms, errors, credentials, an exchange.
 
 The files: :mod:`.scram` (SCRAM-SHA-256 and -512), :mod:`.plain` (PLAIN) and
 :mod:`.oauthbearer` (OAUTHBEARER) hold both sides of a mechanism, without I/O;
 :mod:`.server_session` is the order of steps on a broker's connection,
-:mod:`tallymark.net.client.authentication` on a client's,
-:mod:`tallymark.net.client.reauthentication` how that goes on while it is open.
+:mod:`tallymark.net.client.authentication` that on a client's, and
+:mod:`tallymark.net.client.reauthentication` repeats it while the connection is open.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
 SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
-"""Those by name and password."""
+"""The mechanisms with a user name and a password."""
 OAUTHBEARER: Final = "OAUTHBEARER"
 ALL_MECHANISMS: Final = (*MECHANISMS, OAUTHBEARER)
-"""What can be enabled."""
+"""All mechanisms that a broker can enable."""
 
 
 class SaslError(TallymarkError):
     """The exchange has failed: wrong credentials, or bytes that are no token of the mechanism.
-    Its text is for our own log; it names the user at most, never a secret."""
+    Its text is for our own log; it may name the user, never a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaslCredentials:
-    """What a client logs in with: a name and its password, or tokens."""
+    """A client's credentials: a user name and password, or tokens."""
 
     username: str
     password: str = field(repr=False)
     mechanism: str = SCRAM_SHA_256
-    """One of :data:`ALL_MECHANISMS`. PLAIN shows the password to the broker, OAUTHBEARER the token:
-    only over TLS."""
+    """One of :data:`ALL_MECHANISMS`. PLAIN sends the password itself to the broker, OAUTHBEARER the
+    token: use both only over TLS."""
     token: Callable[[], Awaitable[str]] | None = field(default=None, repr=False)
-    """For OAUTHBEARER: a token that is good now. May raise AuthenticationError or ConnectError."""
+    """For OAUTHBEARER: returns a token that is valid now. May raise AuthenticationError or
+    ConnectError."""
 
     def __post_init__(self) -> None:
         if self.mechanism not in ALL_MECHANISMS:
@@ -53,7 +54,7 @@ class ServerExchange(Protocol):
     """One log-in as the server sees it."""
 
     slow: bool
-    """Whether :meth:`respond` computes for milliseconds, so that it belongs into a thread."""
+    """Whether :meth:`respond` computes for milliseconds, and so must run in a thread."""
 
     def respond(self, token: bytes) -> bytes:
         """The answer to the client's next token. SaslError ends the exchange."""
@@ -61,12 +62,12 @@ class ServerExchange(Protocol):
 
     @property
     def user(self) -> str | None:
-        """The user, once it is proven; None before."""
+        """The user, once authenticated; None before."""
         ...
 
     @property
     def expires(self) -> float | None:
-        """Until when that holds, seconds since 1970 (UTC); None: for ever."""
+        """When the authentication expires, in seconds since 1970 (UTC); None: never."""
         ...
 
 
@@ -74,7 +75,7 @@ class ClientExchange(Protocol):
     """One log-in as the client sees it."""
 
     def first(self) -> bytes:
-        """The token that begins it."""
+        """The first token."""
         ...
 
     def respond(self, token: bytes) -> bytes | None:

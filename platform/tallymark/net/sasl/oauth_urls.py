@@ -1,4 +1,4 @@
-"""Where tokens and the keys that check them may come from."""
+"""Checks the URLs of tokens, and of the keys that verify them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
 def check_oauth_url(url: str) -> str:
-    """The URL itself. ValueError for one whose answers can be read or changed on the way: an
-    attacker who changes keys can log in as any user, one who reads tokens as their owner."""
+    """Return the URL itself. ValueError for one whose responses an attacker could read or change on
+    the way: with changed keys the attacker can log in as any user, with a token as its owner."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
@@ -25,7 +25,7 @@ def check_oauth_url(url: str) -> str:
 
 
 def file_of(url: str) -> Path | None:
-    """The file behind ``file:///...``; None for other URLs."""
+    """The path in ``file:///...``; None for other URLs."""
     parts = urlsplit(url)
     if (
         parts.scheme != "file"

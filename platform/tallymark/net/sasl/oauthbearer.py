@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from tallymark.net.sasl.mechanisms import SaslError
 
 MAX_TOKEN: Final = 16 * 1024
-"""Bytes of a whole first message: a token of more is refused before anything looks into it."""
+"""Largest size of the whole first message in bytes: a larger one is refused before it is parsed."""
 
 _FIRST: Final = re.compile(
     r"n,(?:a=(?P<authzid>[^,\x01]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\t\r\n]*\x01)*)\x01"
@@ -29,14 +29,14 @@ _REFUSAL: Final = b'{"status":"invalid_token"}'
 
 
 class Bearer(NamedTuple):
-    """Whom a token names: the user, and until when (seconds since 1970, UTC)."""
+    """The user that a token names, and when it expires (seconds since 1970, UTC)."""
 
     user: str
     expires: float
 
 
 class OAuthServer:
-    """``check(token)`` says whose it is, or raises SaslError; it computes for less than a
+    """``check(token)`` returns the token's user, or raises SaslError; it computes for less than a
     millisecond and does no I/O."""
 
     slow = False
@@ -75,7 +75,7 @@ class OAuthServer:
 
 
 class OAuthClient:
-    """Shows its token, and that is all."""
+    """Sends its token; that is the whole exchange."""
 
     def __init__(self, token: str) -> None:
         if _BEARER.fullmatch(f"Bearer {token}") is None:
@@ -92,7 +92,7 @@ class OAuthClient:
 
 
 def bearer_of(token: bytes) -> str | None:
-    """The bearer token in a client's first message; None where that is malformed."""
+    """The bearer token in a client's first message; None where the message is malformed."""
     try:
         return _parts(token)[1]
     except SaslError:

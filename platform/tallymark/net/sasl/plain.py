@@ -39,7 +39,7 @@ class PlainServer:
         return self.decide(user, self._check(user, password))
 
     def read(self, token: bytes) -> tuple[str, str]:
-        """User and password of the client's token. SaslError."""
+        """User and password in the client's token. SaslError where it is malformed."""
         if self._user is not None or len(token) > _MAX_TOKEN:
             raise SaslError("a PLAIN message too many, or too long")
         try:
@@ -54,7 +54,7 @@ class PlainServer:
         return user, password
 
     def decide(self, user: str, fits: bool) -> bytes:
-        """The answer to the token. SaslError where the password does not fit."""
+        """The answer to the token; ``fits``: the password is right. SaslError where it is wrong."""
         if not fits:
             raise SaslError(f"wrong name or password: {user!r}")
         self._user = user

@@ -5,15 +5,15 @@
     client  n,,n=user,r=C                        who I am, my nonce C
     server  r=CS,s=salt,i=iterations             both nonces, and how the password is salted
     client  c=biws,r=CS,p=proof                  proof = ClientKey XOR HMAC(StoredKey, all of this)
-    server  v=signature                          HMAC(ServerKey, all of this): it knows us too
+    server  v=signature                          HMAC(ServerKey, all of this): it is the server
 
     Salted = PBKDF2(password, salt, iterations)
     ClientKey = HMAC(Salted, "Client Key")       StoredKey = H(ClientKey)
     ServerKey = HMAC(Salted, "Server Key")
 
-A server keeps salt, iterations, StoredKey and ServerKey: neither lets anybody log in. There is no
-channel binding. Names and passwords are taken as UTF-8 without SASLprep, as Apache Kafka and the
-clients of its protocol do.
+A server keeps salt, iterations, StoredKey and ServerKey: with these alone a client cannot log in.
+There is no channel binding. Names and passwords are used as UTF-8 without SASLprep, as in Apache
+Kafka and in the clients of its protocol.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HASHES: Final = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 """Mechanism -> name of its hash function."""
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-"""Apache Kafka's bounds. The upper one keeps a hostile peer from making us compute for long."""
+"""Apache Kafka's bounds. The upper one keeps a hostile peer from causing long computations."""
 
 _CLIENT_FIRST: Final = re.compile(
     r"(?P<gs2>[ny],(?:a=(?P<authzid>[^,]+))?,)(?P<bare>n=(?P<name>[^,]+),r=(?P<nonce>[!-+\--~]+)"
@@ -51,7 +51,7 @@ _MAX_TOKEN: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server keeps of one password. The keys do not show in its ``repr``."""
+    """What a server stores for one password. Its ``repr`` does not show the keys."""
 
     mechanism: str
     salt: bytes
@@ -63,7 +63,8 @@ class ScramCredential:
     def of_password(
         cls, mechanism: str, password: str, salt: bytes, iterations: int = MIN_ITERATIONS
     ) -> ScramCredential:
-        """Made from a password: takes milliseconds on purpose. ``salt`` should be random."""
+        """The credential of a password: takes milliseconds on purpose. ``salt`` should be
+        random."""
         salted = salted_password(mechanism, password, salt, iterations)
         return cls.of_salted(mechanism, salted, salt, iterations)
 
@@ -71,21 +72,22 @@ class ScramCredential:
     def of_salted(
         cls, mechanism: str, salted: bytes, salt: bytes, iterations: int
     ) -> ScramCredential:
-        """Made from what AlterUserScramCredentials carries (KIP-554)."""
+        """The credential of a salted password, as in AlterUserScramCredentials (KIP-554)."""
         client_key = _hmac(mechanism, salted, b"Client Key")
         server_key = _hmac(mechanism, salted, b"Server Key")
         stored_key = hashlib.new(HASHES[mechanism], client_key).digest()
         return cls(mechanism, salt, iterations, stored_key, server_key)
 
     def fits(self, password: str) -> bool:
-        """Whether it was made from ``password``, in constant time. Takes milliseconds."""
+        """Whether the credential is that of ``password``; compares in constant time, and takes
+        milliseconds."""
         other = self.of_password(self.mechanism, password, self.salt, self.iterations)
         return hmac.compare_digest(other.stored_key, self.stored_key)
 
 
 class ScramServer:
-    """One exchange on the server. ``lookup`` gives the credential of a name, and a false one that
-    nothing fits for a name that there is not, so that both fail alike; ``nonce`` is random,
+    """One exchange on the server. ``lookup`` returns the credential of a name. For an unknown name
+    it returns a false one that no password fits, so that both fail alike. ``nonce`` is random,
     printable and without commas."""
 
     expires = None
@@ -229,7 +231,7 @@ def _decoded(text: str) -> bytes:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         data = b""
-    # Spare bits must be zero: there is one text for some bytes, as there is one proof.
+    # Unused bits must be zero, so that there is only one text for the same bytes.
     if base64.b64encode(data).decode() != text:
         raise SaslError("a part of a SCRAM message is not base64")
     return data

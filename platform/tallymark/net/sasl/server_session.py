@@ -8,8 +8,8 @@
                     again)                  │               closes                     │
                                             └──── handshake: the client logs in again ─┘
 
-Logging in again (KIP-368) renews the session of an open connection, by the same mechanism and as
-the same user, a second after the last time or later. Until it has succeeded the connection keeps
+Re-authentication (KIP-368) renews the session of an open connection, by the same mechanism and as
+the same user, at least a second after the last log-in. Until it has succeeded the connection keeps
 its user, and requests are served.
 
 SaslHandshake version 0 means that tokens follow as bare frames without a request around them
@@ -26,11 +26,12 @@ from tallymark.net.sasl.mechanisms import SaslError, ServerExchange
 
 MakeExchange = Callable[[], ServerExchange]
 AGAIN_SECONDS: Final = 1.0
-"""As in Apache Kafka: no client keeps a broker busy by logging in again and again."""
+"""Least time between two log-ins on a connection, as in Apache Kafka, so that a client cannot keep
+a broker busy with log-ins."""
 
 
 class SaslState(Enum):
-    """See the module's text."""
+    """See the module's docstring."""
 
     START = auto()
     HANDSHAKEN = auto()
@@ -40,27 +41,27 @@ class SaslState(Enum):
 
 
 class SaslSession:
-    """``mechanisms`` maps each one that is enabled to what makes an exchange of it."""
+    """``mechanisms`` maps each enabled mechanism to a function that makes an exchange."""
 
     def __init__(self, mechanisms: Mapping[str, MakeExchange]) -> None:
         self.state = SaslState.START
         self.mechanism = ""
         self.user: str | None = None
-        """The user, from the first log-in that succeeded on."""
+        """The user; None until the first log-in has succeeded."""
         self.asked = 0
-        """Requests that came before that."""
+        """Requests that came before the first log-in succeeded."""
         self._mechanisms = mechanisms
         self._exchange: ServerExchange | None = None
         self._proven_at = 0.0
 
     @property
     def enabled(self) -> tuple[str, ...]:
-        """The mechanisms to choose from."""
+        """The enabled mechanisms."""
         return tuple(self._mechanisms)
 
     def handshake(self, mechanism: str, now: float = 0.0) -> bool:
-        """Whether the mechanism is enabled; if it is, its tokens come next. SaslError when this
-        is not the time for a handshake. ``now``: seconds of a monotonic clock."""
+        """Begin a log-in. Returns whether the mechanism is enabled; if it is, its tokens come next.
+        SaslError when no handshake is allowed now. ``now``: seconds of a monotonic clock."""
         again = self.state is SaslState.DONE
         if not (again or self.state is SaslState.START):
             raise SaslError(f"a handshake while {self.state.name}")
@@ -74,16 +75,16 @@ class SaslSession:
         return True
 
     def begin_token(self) -> ServerExchange:
-        """The exchange to give the next token to; the session is VERIFYING until :meth:`ended`.
-        SaslError when no token is due now."""
+        """The exchange for the next token; the session is VERIFYING until :meth:`ended`. SaslError
+        when no token is due now."""
         if self.state is not SaslState.HANDSHAKEN or self._exchange is None:
             raise SaslError(f"a token while {self.state.name}")
         self.state = SaslState.VERIFYING
         return self._exchange
 
     def ended(self, failed: bool, now: float = 0.0) -> None:
-        """The token was checked. SaslError, and the log-in has failed, where the token is right
-        but names another user than the connection has."""
+        """The token was checked. Where it is right but names another user than that of the
+        connection, the log-in fails with SaslError."""
         assert self._exchange is not None
         user = self._exchange.user
         if failed:

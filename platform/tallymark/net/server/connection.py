@@ -8,8 +8,8 @@
                                                  bytes are too many, or the peer does not read
 
 Handlers are started in the order of arrival and may finish in any order; a response waits in its
-place for those before it. What is ready in one turn of the event loop leaves with one write. A
-request that fails takes its own connection down, with a line in the log, and nothing else.
+place for those before it. All responses that are ready in one turn of the event loop are sent with
+one write. A request that fails closes its own connection and is logged; nothing else ends.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from tallymark.protocol.frames import decode_request_header
 log: Final = logging.getLogger(__name__)
 
 _TURN: Final = 128
-"""Requests handled in one turn of the event loop: what comes behind them lets others go first."""
+"""Requests of a connection handled in one turn of the event loop; the rest wait, so that other
+connections get their turn."""
 _TURN_SECONDS: Final = 0.002
-"""Nor does another request begin in that turn when so much of it has passed."""
+"""After so much time no other request is begun in that turn, either."""
 _LAST_ANSWERS_SECONDS: Final = 5.0
 
 
@@ -52,9 +53,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.bare_frames = False
         self.closed = False
         self.accepted_at = 0.0
-        """Loop time at which it began."""
+        """Loop time at which the connection was accepted."""
         self.partial_since: float | None = None
-        """Loop time since which a request has been arriving and is not whole."""
+        """Loop time of the first byte of a request that is not whole yet."""
         self._owner = owner
         self._limits = limits = owner.limits
         self._loop = asyncio.get_running_loop()
@@ -72,27 +73,27 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def unanswered(self) -> int:
-        """Requests whose response has not left yet."""
+        """Requests whose response has not been sent yet."""
         return len(self._answers) + len(self._backlog)
 
     @property
     def last_activity(self) -> float:
-        """Loop time at which bytes last came in or a response last left."""
+        """Loop time at which bytes were last received or a response was last sent."""
         return max(self._active_at, self._outbox.sent_at)
 
     def finish(self) -> None:
-        """Read no more; close once every request taken so far is answered."""
+        """Stop reading; close once every request read so far is answered."""
         self._stopping = True
         self._backlog.clear()
         self._advance()
 
     def allow_frames(self, max_bytes: int) -> None:
-        """From here on requests may have so many bytes."""
+        """From here on requests may have ``max_bytes`` bytes."""
         self._inbox.allow(max_bytes)
 
     def end_in(self, seconds: float | None) -> None:
-        """Read no more after so long, unless it is called again before, and close: what was taken
-        has a moment to be answered. None: the connection goes on."""
+        """Stop reading after ``seconds``, and close: requests read before get a moment to be
+        answered. A later call replaces an earlier one. None: the connection stays open."""
         if self._end is not None:
             self._end.cancel()
             self._end = None
@@ -105,7 +106,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.finish()
 
     def mute(self, seconds: float) -> None:
-        """Hand over and read nothing more for so long; what is answered leaves (KIP-219)."""
+        """Handle and read nothing more for ``seconds``; answers are still sent (KIP-219)."""
         self._muted += 1
         self._loop.call_later(seconds, self._unmute)
 
@@ -115,12 +116,12 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def resting(self) -> bool:
-        """Whether nothing moves unless the peer does: no handler is at work for it, or it does
-        not read what it asked for."""
+        """Whether the connection waits only for its peer: no handler is working for the peer, or
+        the peer does not read its responses."""
         return not self.unanswered or not self._writable.is_set()
 
     def abort(self) -> None:
-        """Close at once; what the handlers that still run answer is dropped."""
+        """Close at once; answers of handlers that still run are dropped."""
         self._stopping = True
         self._backlog.clear()
         if not self._outbox.cancel() and not self.closed:
@@ -129,7 +130,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     # --- asyncio.BufferedProtocol -------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not asserted: the transports of other loops (uvloop) have the methods, not the class.
+        # A cast, no assert: the transports of other loops (uvloop) have the methods, not the class.
         transport = cast(asyncio.Transport, transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
@@ -166,7 +167,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._set_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes that the TLS handshake has read from the socket behind its own last ones."""
+        """Bytes that the TLS handshake has read from the socket after its own last message."""
         rest = memoryview(data)
         while rest and not self._stopping:
             if self._inbox.starved:
@@ -179,7 +180,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.buffer_updated(size)
 
     def memory_granted(self) -> None:
-        """There is room for the request that is arriving (:class:`RequestMemory`)."""
+        """Memory is granted for the request that is arriving (:class:`RequestMemory`)."""
         self._inbox.memory_granted()
         self._advance()
 
@@ -208,7 +209,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     # --- requests ---------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Hand over what may be handed over and write what may be written, until neither can."""
+        """Start handlers and write answers until neither is possible."""
         if self._advancing or self.closed:
             return
         self._advancing = True
@@ -231,7 +232,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         elif not turn:
             self._loop.call_soon(self._advance)
         if self._stopping and self._outbox.is_idle and not self._transport.is_closing():
-            # Only once: on TLS a second close() makes asyncio's abort() do nothing from then on.
+            # Only once: with TLS, asyncio's abort() does nothing after a second close().
             self._transport.close()
         self._set_reading()
 
@@ -247,7 +248,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _set_reading(self) -> None:
         if self.closed or self._outbox.has_socket or self._transport.is_closing():
-            return  # a running sendfile sets reading back as it was; the drain task comes by here
+            return  # sendfile restores the state of reading at its end; the drain task calls this
         wanted = not self._backlog and self._has_room() and not self._inbox.starved
         if wanted and not self._transport.is_reading():
             self._transport.resume_reading()
@@ -270,7 +271,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._failed(header.api_key, error)
             return
         if self._outbox.is_idle:
-            # By far the most answers have nothing before them and nothing to wait for.
+            # By far the most answers need not wait for others, nor for anything else.
             if isinstance(answer, bytes):
                 self._outbox.put(answer)
                 return
@@ -309,7 +310,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._advance()
 
     def _failed(self, api_key: int, error: BaseException) -> None:
-        self._outbox.flush()  # what was answered before it is not its fault
+        self._outbox.flush()  # send the answers to earlier requests
         if isinstance(error, ProtocolError):
             self._give_up(f"bad request (api key {api_key}): {error}")
             return
@@ -331,7 +332,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.abort()
 
     def _drained(self, error: BaseException | None) -> None:
-        """The outbox has written what needed waiting, or could not."""
+        """The outbox's task has written its answers, or has failed with ``error``."""
         if isinstance(error, OSError):
             self._log_rated(logging.INFO, "went away", error)
         elif isinstance(error, CutFileError):

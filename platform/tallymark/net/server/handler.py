@@ -1,4 +1,4 @@
-"""What answers requests, and what it sees of the connection that they come on."""
+"""The interfaces of a handler, which answers requests, and of the connection that it sees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tallymark.net.server.responses import Payload
 from tallymark.protocol.frames import RequestHeader
 
 BARE: Final = RequestHeader(-1, 0, 0, None)
-"""Stands for the header of a frame that has none."""
+"""The header that a handler gets with a frame that has none."""
 
 Answer: TypeAlias = bytes | Payload | None
 """None: the request has no response (Produce with acks=0)."""
@@ -38,7 +38,7 @@ class Connection(Protocol):
     closed: bool
 
     def finish(self) -> None:
-        """Read no more; close once every request taken so far is answered."""
+        """Stop reading; close once every request read so far is answered."""
 
     def abort(self) -> None:
         """Close at once; answers that are not written yet are dropped."""
@@ -47,20 +47,20 @@ class Connection(Protocol):
         """From here on a request may have ``max_bytes`` bytes."""
 
     def end_in(self, seconds: float | None) -> None:
-        """Read no more after ``seconds``, and close: what was taken has a moment to be answered.
-        A later call replaces an earlier one. None: the connection goes on."""
+        """Stop reading after ``seconds``, and close: requests read before get a moment to be
+        answered. A later call replaces an earlier one. None: the connection stays open."""
 
     def mute(self, seconds: float) -> None:
-        """Handle and read nothing more for ``seconds``; answers still leave (KIP-219)."""
+        """Handle and read nothing more for ``seconds``; answers are still sent (KIP-219)."""
 
 
 class Handler(Protocol):
-    """Answers one request. ``body`` is the frame behind its header: give it to ``decode(cls,
-    header.api_version, body)``. May return the answer or an awaitable of it.
+    """Answers one request. ``body`` is the frame after its header; ``decode(cls,
+    header.api_version, body)`` decodes it. May return the answer or an awaitable of it.
 
     Handlers of one connection are called in the order of its requests. A coroutine runs up to its
-    first ``await`` before the next request is handed over (on Python 3.11: before the next
-    coroutine). What a handler raises closes the connection; errors meant for the client are
+    first ``await`` before the next request is handled (on Python 3.11: before the next
+    coroutine). An exception of a handler closes the connection; errors for the client are
     responses.
     """
 
@@ -73,8 +73,8 @@ OnClose: TypeAlias = Callable[[Connection], None]
 
 
 def run(answer: Awaitable[Answer]) -> asyncio.Future[Answer]:
-    """The answer that a handler promised, under way. A coroutine runs up to its first suspension,
-    where Python can do that."""
+    """A future of the answer that a handler will return. A coroutine runs up to its first
+    suspension at once, where the Python version can do that."""
     if isinstance(answer, asyncio.Future):
         return answer
     work = answer if inspect.iscoroutine(answer) else _await(answer)

@@ -1,4 +1,4 @@
-"""What a server lets one peer, and all of them together, ask of it."""
+"""The limits of a server for one peer, and for all peers together."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ SYNC_GROUP: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What one peer may ask of the server. Sizes in bytes, times in seconds."""
+    """The limits. Sizes in bytes, times in seconds."""
 
     max_frame_bytes: int = 100 * 1024 * 1024
     """Largest request (Kafka's socket.request.max.bytes) ..."""
     max_small_bytes: int = 2 * 1024 * 1024
-    """... of the APIs ``large_keys``, and of all others: a request that is decoded into many small
-    objects takes some dozen times its size."""
+    """... of the APIs ``large_keys``; and, this one, of all others: a request that is decoded into
+    many small objects takes some dozen times its size."""
     large_keys: frozenset[int] = frozenset((PRODUCE, SYNC_GROUP))
     max_arriving_bytes: int | None = None
-    """What all requests that are not whole yet may take together (Kafka's
-    queued.max.request.bytes); one more request may go beyond it."""
+    """Memory of all requests that are not whole yet (Kafka's queued.max.request.bytes); one request
+    may exceed it."""
     max_connections: int = 10_000
     backlog: int = WAITING
     """Connections that wait to be accepted."""
@@ -34,11 +34,10 @@ class ServerLimits:
     write_buffer_bytes: int = 1024 * 1024
     """Reading stops while more than this waits to be sent."""
     handshake_timeout: float = 10.0
-    """A TLS handshake that takes longer is given up."""
+    """A TLS handshake that takes longer is aborted."""
     login_timeout: float | None = None
-    """A connection that has not logged in so long after it was accepted is closed; None: no
-    log-in is required."""
+    """A connection that has not logged in after so long is closed; None: no log-in is required."""
     idle_timeout: float = 600.0
-    """A connection on which nothing moved for so long is closed (connections.max.idle.ms)."""
+    """A connection that was idle for so long is closed (connections.max.idle.ms)."""
     request_timeout: float = 120.0
     """A connection whose request is not whole so long after its first byte is closed."""

@@ -1,4 +1,4 @@
-"""The answers of one connection: in the order of its requests, and onto its transport.
+"""The answers of one connection: puts them in the order of the requests and writes them.
 
 ::
 
@@ -18,12 +18,12 @@ from tallymark.net.server.handler import Answer
 from tallymark.net.server.responses import PayloadWriter
 
 WRITE_AT: Final = 64 * 1024
-"""Bytes of answers that are written before more requests are looked at."""
+"""When so many bytes of answers are ready, they are written before more requests are handled."""
 
 
 class Place:
-    """The place of one answer. ``answer`` counts once ``ready``; ``size`` is that of the request;
-    ``task`` is the handler while it runs."""
+    """The place of one answer in the queue. ``answer`` is valid once ``ready``; ``size`` is that of
+    the request; ``task`` is the handler while it runs."""
 
     __slots__ = ("answer", "api_key", "ready", "size", "task")
 
@@ -36,7 +36,7 @@ class Place:
 
 
 class AnswerQueue(deque[Place]):
-    """The answers that have not left, in the order of their requests. Pure.
+    """The places of all answers that are not sent, in the order of their requests. Pure.
     ``request_bytes``: bytes of those requests."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class AnswerQueue(deque[Place]):
         self.request_bytes = 0
 
     def add(self, api_key: int, size: int) -> Place:
-        """A place behind all others."""
+        """A new place after all others."""
         place = Place(api_key, size)
         self.append(place)
         self.request_bytes += size
@@ -52,11 +52,11 @@ class AnswerQueue(deque[Place]):
 
     @property
     def has_next(self) -> bool:
-        """Whether the answer that is to leave next is there."""
+        """Whether the first answer is ready."""
         return bool(self) and self[0].ready
 
     def take(self) -> Answer:
-        """The answer that is to leave next."""
+        """Remove and return the first answer."""
         place = self.popleft()
         self.request_bytes -= place.size
         return place.answer
@@ -64,8 +64,9 @@ class AnswerQueue(deque[Place]):
 
 class Outbox:
     """Writes the answers of ``queue`` to ``transport``. ``writable`` is set while the transport has
-    room; ``drained(error)`` is called when a task has written what needed waiting: with None, or
-    with what broke the connection (CancelledError where :meth:`cancel` did)."""
+    room. Answers that cannot be written at once are written by a task, which calls
+    ``drained(error)`` at its end: with None, or with the error that broke the connection
+    (CancelledError after :meth:`cancel`)."""
 
     def __init__(
         self,
@@ -75,7 +76,7 @@ class Outbox:
         drained: Callable[[BaseException | None], None],
     ) -> None:
         self.sent_at = 0.0
-        """Loop time at which an answer last left the queue."""
+        """Loop time at which an answer was last taken from the queue."""
         self.out_bytes = 0
         """Bytes of answers that :meth:`flush` will write."""
         self._queue = queue
@@ -89,22 +90,22 @@ class Outbox:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no answer waits for another, and no task writes one."""
+        """Whether no answer waits in the queue, and no task writes one."""
         return not self._queue and self._drain_task is None
 
     @property
     def has_socket(self) -> bool:
-        """Whether the kernel sends a file: the transport must not be touched then."""
+        """Whether the kernel is sending a file: the transport must not be used then."""
         return self._writer.busy
 
     def put(self, answer: bytes) -> None:
-        """An answer that has nothing before it (:attr:`is_idle`)."""
+        """Add an answer with no others before it (:attr:`is_idle`)."""
         self._out.append(answer)
         self.out_bytes += len(answer)
 
     def collect(self) -> None:
-        """Take the answers whose turn it is. What needs waiting is left to a task, which then owns
-        the transport until it has nothing left to write."""
+        """Take the answers that may be sent now. Those that cannot be written at once are left to a
+        task, which then owns the transport until it has written all of them."""
         queue = self._queue
         while self._drain_task is None and queue.has_next:
             answer = queue[0].answer
@@ -124,7 +125,7 @@ class Outbox:
                 self._take()
 
     def flush(self) -> None:
-        """Hand what is ready to the transport. One write: each is a system call."""
+        """Write the answers that are ready, with one write, since each is a system call."""
         out = self._out
         if out:
             data = out[0] if len(out) == 1 else b"".join(out)
@@ -136,8 +137,8 @@ class Outbox:
     def cancel(self) -> bool:
         """Cancel the task that writes; False where there is none.
 
-        While the kernel sends a file the socket must not be closed under it: asyncio would keep its
-        descriptor registered and break the next connection that is given it."""
+        The socket must not be closed while the kernel sends a file: asyncio would keep the
+        descriptor registered, and break the next connection that gets the same descriptor."""
         if self._drain_task is None:
             return False
         self._drain_task.cancel()

@@ -1,4 +1,4 @@
-"""What a connection needs of the server that accepted it."""
+"""The interface of a server for the connections that it accepted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Owner(Protocol[C]):
     """Its name."""
     limits: ServerLimits
     principals: PrincipalRules
-    """From the name in a certificate to a user."""
+    """The rules from the name in a certificate to a user."""
     abandon: frozenset[int]
     """API keys whose handlers are cancelled when their client goes away."""
     request_memory: RequestMemory
@@ -31,10 +31,10 @@ class Owner(Protocol[C]):
     working: set[asyncio.Future[Answer]]
     """Handlers that have not ended; a connection adds its own and removes them."""
     log_rate: LogRate
-    """Which log lines of each host were written of late."""
+    """Limits the log lines that each host causes."""
 
     def admit(self, connection: C, transport: asyncio.Transport) -> bool:
-        """Count a new connection. False: there are too many, and it is to be closed."""
+        """Count a new connection. False: there are too many, and the caller must close it."""
         ...
 
     def forget(self, connection: C) -> None:

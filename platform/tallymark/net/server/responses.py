@@ -1,9 +1,9 @@
-"""What a server may answer with, and how it leaves.
+"""The types of an answer, and how an answer is written to the socket.
 
-An answer is bytes, or a :class:`Payload` of bytes and slices of files that follow one another (a
-fetch response: header, slice, header, slice ...). Large slices go from the page cache to the socket
-with ``loop.sendfile`` where the loop has it (the standard asyncio loop; uvloop has not, TLS
-cannot); small ones are read and written, which costs less than the extra awaits.
+An answer is bytes, or a :class:`Payload`: a sequence of bytes and slices of files (a fetch
+response: header, slice, header, slice ...). Large slices go from the page cache to the socket with
+``loop.sendfile`` where the loop has it (the standard asyncio loop, not uvloop, and never with TLS);
+small ones are read and written, which costs less than the extra awaits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class FileSliceLike(Protocol):
 
     ``file`` is a descriptor, or has ``fileno()`` (OSError when there is none) and may have
     ``pread(size, position)``. It must stay open, and those bytes unchanged, until the response
-    has left.
+    is sent.
     """
 
     @property
@@ -35,7 +35,7 @@ Part: TypeAlias = bytes | FileSliceLike
 
 
 class Payload:
-    """A whole response, its size prefix included, in ``parts`` of ``size`` bytes together."""
+    """A whole response with its size prefix, in ``parts``; ``size`` is the sum of their bytes."""
 
     __slots__ = ("parts", "size")
 
@@ -66,14 +66,14 @@ class _Slice(NamedTuple):
 
 
 class CutFileError(Exception):
-    """A file ended before the slice did; the response that was begun cannot be finished."""
+    """A file ended before its slice; the response cannot be finished."""
 
 
 class PayloadWriter:
     """Writes payloads with slices to one transport; one :meth:`write` at a time.
 
     ``drained()`` returns when the transport's buffer has room. ``busy`` is true while the kernel
-    has the socket: the transport must not be touched then.
+    sends a file: the transport must not be used then.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class PayloadWriter:
         self._transport = transport
         self._drained = drained
         self._loop = asyncio.get_running_loop()
-        # Other loops (uvloop) write after write() has returned, and do not say how much is left:
-        # what is sent past them would overtake it.
+        # Other loops (uvloop) write after write() has returned, and do not report how much is left:
+        # bytes sent directly to the socket could overtake those.
         own = isinstance(cast(object, transport), asyncio.Transport)
         self._sendfile = sendfile and own and transport.get_extra_info("sslcontext") is None
         sock = transport.get_extra_info("socket")
@@ -93,8 +93,8 @@ class PayloadWriter:
     def write_now(self, payload: bytes | Payload) -> Payload | None:
         """Write what the socket takes without waiting; returns the rest, for :meth:`write`.
 
-        Most answers go as a whole, without a task and ``loop.sendfile`` (measured: half the CPU of
-        a fetch of 200 KB)."""
+        Most answers are sent whole here, without a task and ``loop.sendfile`` (measured: half the
+        CPU of a fetch of 200 KB)."""
         parts = (payload,) if isinstance(payload, bytes) else payload.parts
         run: list[bytes] = []
         for at, part in enumerate(parts):
@@ -131,10 +131,11 @@ class PayloadWriter:
         try:
             return os.sendfile(self._socket, source, piece.position, piece.size)
         except OSError:
-            return 0  # no room, or the peer is gone: write() waits, or says so
+            return 0  # no room, or the peer is gone: write() waits, or raises
 
     async def write(self, payload: bytes | Payload) -> None:
-        """Write all of it. Raises OSError when the peer is gone, CutFileError when a file is."""
+        """Write the whole payload. Raises OSError when the peer is gone, CutFileError when a file
+        is too short."""
         for part in (payload,) if isinstance(payload, bytes) else payload.parts:
             if isinstance(part, bytes):
                 self._transport.write(part)
@@ -156,7 +157,7 @@ class PayloadWriter:
             self._sendfile = False
             sent = piece.size
             await self._copy(piece)
-        except RuntimeError as error:  # asyncio's word for "the transport is closing"
+        except RuntimeError as error:  # how asyncio reports a transport that is closing
             raise ConnectionResetError(str(error)) from error
         finally:
             self.busy = False
@@ -186,7 +187,7 @@ def _descriptor_of(file: Any) -> int:
 
 
 class _Descriptor:
-    """A bare descriptor in the form ``loop.sendfile`` asks for."""
+    """A bare descriptor as the object that ``loop.sendfile`` needs."""
 
     mode = "rb"
 

@@ -1,4 +1,4 @@
-"""The server shell: accepts, limits, stops. What a request means is the handler's business."""
+"""The server: accepts connections, applies limits, stops. The handler interprets the requests."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ ABANDON: Final = frozenset({1})
 
 
 class Server:
-    """Listens on one address and hands every request to ``handler``.
+    """Listens on one address and gives every request to ``handler``.
 
-    ``abandon`` names the API keys whose handlers are cancelled when their client goes away (long
-    polls that change nothing); all others run to their end. ``on_close`` is called for
-    every connection that was admitted and has ended. ``listener`` is the name of the listener,
-    which its connections carry; ``quota`` counts them together with those of other servers, as
-    ``request_memory`` does with the memory of requests that are not whole.
+    ``abandon`` names the API keys whose handlers are cancelled when their client disconnects (long
+    polls that change nothing); all others run to their end. ``on_close`` is called for every
+    connection that was admitted and has ended. ``listener`` is the listener's name, which each
+    connection also has. ``quota`` counts the connections together with those of other servers;
+    ``request_memory`` does the same with the memory of requests that are not whole.
     """
 
     def __init__(
@@ -54,30 +54,30 @@ class Server:
         self.handler = handler
         self.listener = listener
         self.principals = principals or PrincipalRules()
-        """From the name in a certificate to a user."""
+        """The rules from the name in a certificate to a user."""
         self.tls: ssl.SSLContext | None = None
-        """What new connections are secured with; may be replaced while the server runs."""
+        """The TLS context of new connections; may be replaced while the server runs."""
         self.limits = limits or ServerLimits()
         self.abandon = abandon
         self.request_memory = request_memory or RequestMemory(self.limits.max_arriving_bytes)
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        """Where all connections receive into, one at a time."""
+        """Memory that all connections receive into, one at a time."""
         self.connections: set[ServerConnection] = set()
         self.working: set[asyncio.Future[Answer]] = set()
-        """Handlers that have not ended, also those whose client is gone."""
+        """Handlers that have not ended, also those whose client has disconnected."""
         self._on_close = on_close
         self._listener: asyncio.Server | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._quota = quota or ConnectionQuota(self.limits.max_connections)
         self._handshakes: PendingHandshakes[TlsHandshake] = PendingHandshakes()
         self.log_rate = LogRate()
-        """Which log lines of each host were written of late."""
+        """Limits the log lines that each host causes."""
         self._empty = asyncio.Event()
         self._empty.set()
 
     @property
     def address(self) -> Address:
-        """Where the server listens; the real port when 0 was asked for."""
+        """The address the server listens on; the real port when 0 was requested."""
         assert self._listener is not None, "start() first"
         name = self._listener.sockets[0].getsockname()
         return Address(name[0], name[1])
@@ -96,7 +96,8 @@ class Server:
         self._sweep = loop.call_later(self._sweep_interval, self._close_idle)
 
     async def stop(self, grace: float = 5.0) -> None:
-        """Accept no more, answer what was taken for at most ``grace`` seconds, then close all."""
+        """Stop accepting, answer the requests read so far for at most ``grace`` seconds, then close
+        all connections."""
         if self._listener is None:
             return
         self._listener.close()
@@ -124,12 +125,12 @@ class Server:
         await self._listener.wait_closed()
 
     def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> bool:
-        """Take a new connection in, unless there are too many (then it is to be closed)."""
+        """Count a new connection. False: there are too many, and the caller must close it."""
         if self.tls is None and not self._count(connection):
             return False
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            # A peer that vanished without a word is found by the kernel's probes.
+            # The kernel's probes find a peer that vanished without closing the connection.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.connections.add(connection)
         self._empty.clear()
@@ -175,7 +176,8 @@ class Server:
     def _shaken(self, handshake: TlsHandshake) -> ServerConnection:
         self._handshakes.end(handshake.host, handshake)
         connection = ServerConnection(self)
-        # A connection that has just broken has forgotten whose it was; it was counted as theirs.
+        # A connection that has just broken no longer has its peer's address, by which the quota
+        # counted it.
         connection.host, connection.peer = handshake.host, handshake.peer
         return connection
 

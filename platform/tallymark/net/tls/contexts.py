@@ -2,7 +2,7 @@
 
 A keystore is one PEM file with the private key and the certificate chain (Kafka's
 ``ssl.keystore.type=PEM``, KIP-651); a truststore is one with the certificates of authorities.
-Nothing below TLS 1.2 is spoken.
+Versions below TLS 1.2 are refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from tallymark.errors import UserError
 
 ClientAuth = Literal["none", "requested", "required"]
-"""Whether a client shows a certificate of its own."""
+"""Whether a listener asks clients for a certificate of their own."""
 
 _VERIFY: Final = {
     "none": ssl.CERT_NONE,
@@ -43,10 +43,10 @@ def server_context(
     truststore: Path | None = None,
     client_auth: ClientAuth = "none",
 ) -> ssl.SSLContext:
-    """What a listener speaks TLS with. UserError names the file that is wrong."""
+    """The TLS context of a listener. UserError names the file that is wrong."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Each costs the server a signature, the client nothing (OpenSSL 3 allows none by itself).
+    # A renegotiation costs the server a signature, the client nothing (OpenSSL 3 has this default).
     context.options |= ssl.OP_NO_RENEGOTIATION
     _load_keystore(context, keystore, key_password)
     if truststore is not None:
@@ -67,8 +67,8 @@ def client_context(
     *,
     check_hostname: bool = True,
 ) -> ssl.SSLContext:
-    """What a client speaks TLS with: it trusts ``truststore`` (else the system's authorities),
-    and shows ``keystore`` to brokers that ask for a certificate."""
+    """The TLS context of a client: it trusts ``truststore`` (else the system's authorities), and
+    sends the certificate of ``keystore`` to brokers that ask for one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = check_hostname
@@ -82,15 +82,15 @@ def client_context(
 
 
 def peer_name(tls: Any) -> str | None:
-    """The name in the verified certificate of the other side of an ``ssl.SSLObject``, or None
-    when it showed none."""
+    """The name in the verified certificate of the other side of an ``ssl.SSLObject``; None when the
+    other side sent none."""
     certificate = tls.getpeercert() if tls is not None else None
     return distinguished_name(certificate.get("subject", ())) if certificate else None
 
 
 def distinguished_name(subject: Any) -> str:
-    """A subject as :meth:`ssl.SSLSocket.getpeercert` gives it as text by RFC 2253: the last part
-    first, ``CN=alice,OU=metering,O=Example``. Apache Kafka names principals by it."""
+    """A subject of :meth:`ssl.SSLSocket.getpeercert` as text by RFC 2253: the last part first,
+    ``CN=alice,OU=metering,O=Example``. Apache Kafka names principals in this form."""
     parts = [
         "+".join(f"{_SHORT.get(kind, kind)}={_escaped(value)}" for kind, value in several)
         for several in reversed(subject)
@@ -109,7 +109,7 @@ def _escaped(value: str) -> str:
 
 def _load_keystore(context: ssl.SSLContext, path: Path, password: str) -> None:
     def load() -> None:
-        # A callback, lest OpenSSL asks at the terminal for the password of an encrypted key.
+        # A callback, so that OpenSSL does not ask for the password of a key at the terminal.
         context.load_cert_chain(path, password=lambda: password)
 
     _load(path, load, "it needs the private key and its certificate chain, and ssl.key.password")

@@ -1,14 +1,14 @@
 """The TLS handshake of an accepted connection.
 
-``loop.create_server(ssl=...)`` says nothing about a connection until its handshake is over: those
-that never finish one would be neither counted nor logged. So connections are accepted as plain
-ones, counted, and turned into TLS here; so a new certificate can also be used while the
-listener stays open. This needs asyncio's own loop: uvloop reads before the handshake can take over.
+``loop.create_server(ssl=...)`` does not report a connection until its handshake is over: one that
+never finishes it would be neither counted nor logged. So connections are accepted as plain ones,
+counted, and turned into TLS here. This also lets a new certificate be used while the listener stays
+open. It needs asyncio's own loop: uvloop reads before the handshake can take over.
 
 ::
 
     accepted ─► counted ─► handshake ─► the protocol that serves it
-                   │           └── failed or too slow: logged, closed, counted no more
+                   │           └── failed or too slow: logged, closed, no longer counted
                    └── too many: closed
 """
 
@@ -21,13 +21,14 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 _GARBAGE: Final = 50
-"""Handshakes that failed, between two collections of what they left: asyncio's part of each is a
-cycle of some 0.3 MB, in so few objects that the collector takes its time (430 MB of them at 375 a
+"""After so many failed handshakes the garbage collector is run. asyncio leaves a cycle of some
+0.3 MB for each, in so few objects that the collector itself runs too late (430 MB of them at 375 a
 second)."""
 
 
 class Successor(Protocol):
-    """The asyncio protocol that serves the connection; it may read into buffers of its own."""
+    """The asyncio protocol that serves the connection after the handshake; it may read into buffers
+    of its own."""
 
     def connection_made(self, transport: asyncio.BaseTransport, /) -> None: ...
 
@@ -46,7 +47,7 @@ class TlsHandshake(asyncio.Protocol):
     """
 
     _failed = 0
-    """Of all of this process."""
+    """How many handshakes of this process have failed."""
 
     def __init__(
         self,
@@ -73,7 +74,8 @@ class TlsHandshake(asyncio.Protocol):
         if not self._admit(self):
             transport.abort()
             return
-        # The task's first step comes before the next look at sockets, and takes over the reading.
+        # The task's first step runs before the loop polls sockets again, and takes over the
+        # reading.
         self._task = asyncio.get_running_loop().create_task(self._shake(transport))
 
     def data_received(self, data: bytes) -> None:
@@ -82,17 +84,17 @@ class TlsHandshake(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
         if self._successor is not None:
-            # The connection broke between the last step of the handshake and the handing over:
-            # asyncio had bound the call to this protocol by then.
+            # The connection broke after the last step of the handshake and before the successor was
+            # set: asyncio had bound the call to this protocol by then.
             self._successor.connection_lost(exc)
 
     def give_up(self) -> None:
-        """Begin to give it up."""
+        """Begin to abort the handshake; returns at once."""
         if self._task is not None:
             self._task.cancel()
 
     async def abort(self) -> None:
-        """Give it up; has ended on return."""
+        """Abort the handshake; it has ended on return."""
         if self._task is not None:
             self.give_up()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -106,7 +108,7 @@ class TlsHandshake(asyncio.Protocol):
                 server_side=True,
                 ssl_handshake_timeout=self._timeout,
             )
-        except (OSError, ssl.SSLError) as error:  # a handshake that is too slow is an OSError too
+        except (OSError, ssl.SSLError) as error:  # OSError: also the timeout of a slow one
             transport.abort()
             self._fail(_why(error))
             return

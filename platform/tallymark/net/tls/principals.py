@@ -1,13 +1,13 @@
-"""From the distinguished name of a certificate to the name of a user: Kafka's
+"""Maps the distinguished name of a certificate to the name of a user: Kafka's
 ``ssl.principal.mapping.rules``.
 
 ::
 
     RULE:^CN=([^,]+),.*$/$1/L, DEFAULT
 
-Rules are tried in order; the first whose pattern is the whole name makes the user from its
-replacement (``$1`` is the first group; ``L`` and ``U`` change the case). DEFAULT is the name as it
-is, which is also what a name becomes that no rule fits: it gains nothing by that. Pure.
+Rules are tried in order; the first whose pattern matches the whole name makes the user from its
+replacement (``$1`` is the first group; ``L`` and ``U`` change the case). DEFAULT keeps the name as
+it is. A name that no rule matches is also kept: it does not become another user. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Rule(NamedTuple):
 
 
 class PrincipalRules:
-    """``text`` is the setting; ValueError says where it is wrong."""
+    """``text`` is the setting; ValueError names the part that is wrong."""
 
     def __init__(self, text: str = "DEFAULT") -> None:
         self._rules: list[_Rule | None] = []

@@ -1,4 +1,4 @@
-"""HTTP servers and their guards: what the metrics pages, the registry and the dashboards use.
+"""HTTP servers and their guards, for the metrics pages, the registry and the dashboards.
 
 Reading order: :mod:`.access` (how a server is secured), :mod:`.guard` (foreign web pages),
 :mod:`.login` and :mod:`.users`, :mod:`.refusal`, :mod:`.access_log`; then the two servers,

@@ -1,4 +1,4 @@
-"""How one place that speaks HTTP is secured, and that it is not opened to others by mistake."""
+"""The security of one HTTP server, and a check that it is not opened to others by mistake."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WebAccess:
-    """``names``: host names that browsers may use; ``tls``: None is plain text; ``login``: None
-    requires no log-in."""
+    """``names``: host names that browsers may use; ``tls``: None means plain text; ``login``: None
+    means that no log-in is required."""
 
     names: OwnNames = field(default_factory=OwnNames)
     tls: ssl.SSLContext | None = None
@@ -31,12 +31,12 @@ class WebAccess:
         return "http" if self.tls is None else "https"
 
     def around(self, app: App) -> App:
-        """The application behind log-in and guard."""
+        """``app`` wrapped in the log-in and the guard."""
         inner = app if self.login is None else WebLogin(app, self.login)
         return WebGuard(inner, self.names)
 
     def known_as(self, names: Iterable[str]) -> WebAccess:
-        """The same, by these names."""
+        """The same security, with ``names`` as host names."""
         return WebAccess(OwnNames(names), self.tls, self.login)
 
 

@@ -4,10 +4,10 @@ One line per request, when its response has ended::
 
     host - user [10/Oct/2026:13:55:36 +0000] "GET /path?q HTTP/1.1" 200 2326 "referer" "agent"
 
-which is what every log tool reads, and what the stack publishes about itself as events. The time
-is when the request came, in UTC. What a client may choose is escaped as Apache does (``\\"``,
-``\\\\``, ``\\xhh``), so no request can forge a line or break one. Status 500 stands for a response
-that never began.
+Every log tool reads this format, and the stack publishes these lines about itself as events. The
+time is that of the request's arrival, in UTC. Text that a client chooses is escaped as in Apache
+(``\\"``, ``\\\\``, ``\\xhh``), so no request can forge a line or break one. Status 500 stands for a
+response that never began.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 MAX_FIELD: Final = 1024
-"""Bytes of one field before escaping, which makes four of one; the rest is cut off, so a line has a
-bounded length: about 20 kB."""
+"""Bytes of one field before escaping, which can make four bytes of one; the rest is cut off, so a
+line has a bounded length: about 20 kB."""
 _LOOK_BYTES: Final = 64 * 1024
-"""Written between two looks at the file's length."""
+"""Bytes written between two checks of the file's length."""
 
-# Written out, since strftime's %b follows the locale and a log must not.
+# A table, since strftime's %b depends on the locale and a log must not.
 _MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _SAFE: Final = {byte: chr(byte) for byte in range(0x20, 0x7F)} | {0x22: '\\"', 0x5C: "\\\\"}
 _ESCAPED: Final = [_SAFE.get(byte, f"\\x{byte:02x}") for byte in range(256)]
@@ -48,8 +48,9 @@ _log = logging.getLogger(__name__)
 
 class AccessLogFile:
     """Appends lines to a file, each with one write, so that several processes may share it and a
-    reader that follows the file never sees half a line for long. A file that has grown long is set
-    aside (:mod:`tallymark.log_rotation`); the others notice that its name is another file.
+    reader that follows the file never sees half a line for long. A file that has grown long is
+    renamed (:mod:`tallymark.log_rotation`); the other processes notice that its name is now another
+    file.
 
     A line that cannot be written (disk full) is dropped and counted in ``dropped``: a log must not
     fail the request it describes.
@@ -87,11 +88,13 @@ class AccessLogFile:
         return log_opener(str(self._path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def _rotate(self) -> None:
-        """Where the file is long, or has been set aside by another process."""
+        """Rotate the file if it is long, or open the new one if another process has rotated it."""
         ours = os.fstat(self._fd)
         if not stat.S_ISREG(ours.st_mode):  # a pipe, a terminal
             return
-        fcntl.flock(self._fd, fcntl.LOCK_EX)  # one of several that share it, and it alone
+        fcntl.flock(
+            self._fd, fcntl.LOCK_EX
+        )  # only one of the processes that share the file rotates it
         try:
             try:
                 theirs = os.stat(self._path)
@@ -109,8 +112,8 @@ class AccessLogFile:
 
 
 class AccessLog:
-    """ASGI middleware. ``write`` takes a finished line (:class:`AccessLogFile`, a list's append);
-    ``now`` gives seconds since the epoch."""
+    """ASGI middleware. ``write`` is called with a finished line (:class:`AccessLogFile`, a list's
+    append); ``now`` returns seconds since the epoch."""
 
     def __init__(
         self, app: App, write: Callable[[str], None], now: Callable[[], float] = time.time
@@ -158,7 +161,7 @@ def combined_line(scope: Message, time_s: float, status: int, size: int) -> str:
 
 
 def escape(value: bytes) -> str:
-    """Printable ASCII, whatever the bytes."""
+    """``value`` as printable ASCII; all other bytes are escaped."""
     return "".join([_ESCAPED[byte] for byte in value[:MAX_FIELD]])
 
 
@@ -180,5 +183,5 @@ def _user(headers: dict[bytes, bytes]) -> str:
         name = base64.b64decode(value, validate=True).partition(b":")[0]
     except (binascii.Error, ValueError):
         return "-"
-    # A space would shift every field behind it.
+    # A space would shift every field after it.
     return escape(name).replace(" ", "\\x20") or "-"

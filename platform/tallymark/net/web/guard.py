@@ -2,12 +2,12 @@
 
 A browser on a machine that reaches us runs pages of any site. Two attacks are possible:
 
-* *Rebinding*: ``evil.example`` first resolves to its own server, then to 127.0.0.1. To the browser
-  our responses belong to that page, which reads them all. But the request says ``Host:
-  evil.example``: a host that is neither loopback, nor the address that the request came in by,
-  nor a configured name is refused (421).
-* *Foreign requests*: a page may send forms and simple POSTs to any address, without being shown
-  the answer. Browsers name the sender in ``Origin`` and ``Sec-Fetch-Site`` (W3C Fetch Metadata):
+* *Rebinding*: ``evil.example`` first resolves to its own server, then to 127.0.0.1. For the browser
+  our responses belong to that page, which can read them all. But the request has ``Host:
+  evil.example``: a host that is neither loopback, nor the local address of the connection, nor a
+  configured name is refused (421).
+* *Foreign requests*: a page may send forms and simple POSTs to any address, though it cannot read
+  the response. Browsers name the sender in ``Origin`` and ``Sec-Fetch-Site`` (W3C Fetch Metadata):
   requests from another site, or another port of this machine, are refused (403), unless a person
   follows a link to a page.
 
@@ -44,8 +44,8 @@ class Refusal(NamedTuple):
 
 
 class OwnNames:
-    """The names by which we are known: hosts as they are configured and advertised, ``host:port``
-    and addresses of pages (``https://tallymark.example/audit``) included."""
+    """Our own host names, as configured and advertised; the settings may also have them as
+    ``host:port`` or in URLs (``https://tallymark.example/audit``)."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self.hosts: frozenset[str] = frozenset(
@@ -54,30 +54,30 @@ class OwnNames:
         self._fit: set[tuple[bytes, str]] = set()
 
     def fit(self, given: bytes, local: str) -> bool:
-        """Whether a ``Host`` header, as it came, names us. Those that did are remembered: nearly
+        """Whether a ``Host`` header, as received, names us. Headers that do are remembered: nearly
         every request has one of them."""
         if (given, local) in self._fit:
             return True
         host = host_of(_text(given))
         if host is None or not self.knows(host, local):
             return False
-        if len(given) <= _LONGEST:  # "localhost......" names us, too
+        if len(given) <= _LONGEST:  # any number of dots after "localhost" is valid, too
             if len(self._fit) >= _MAX_REMEMBERED:
                 self._fit.clear()
             self._fit.add((given, local))
         return True
 
     def knows(self, host: str, local: str = "") -> bool:
-        """Whether ``host`` is one of ours, loopback, or ``local``, the address that the
-        connection came in by: no page of others can have any of them for its own."""
+        """Whether ``host`` is one of our names, loopback, or ``local``, the local address of the
+        connection: a page of another site cannot have any of these as its host."""
         return host in self.hosts or host == "localhost" or _is_local(host, local)
 
 
 def refusal(
     method: str, headers: Mapping[bytes, bytes], names: OwnNames, local: str = ""
 ) -> Refusal | None:
-    """Why a request is not served, None if it is. ``headers`` have names in lower case. A
-    request without the headers that only browsers send is served."""
+    """The refusal of a request; None if the request is to be served. ``headers`` have names in
+    lower case. A request without the headers that only browsers send is served."""
     given = headers.get(b"host", b"")
     if given and not names.fit(given, local):
         return Refusal(
@@ -88,8 +88,8 @@ def refusal(
     site = _text(headers[b"sec-fetch-site"]) if b"sec-fetch-site" in headers else ""
     if site not in ("", "same-origin", "none") and not _follows_a_link(method, headers):
         return Refusal(403, "a page of another site may not ask for this")
-    # What the browser itself calls the same origin may look foreign behind a proxy that says
-    # another Host than it was asked for.
+    # A request that the browser itself calls same-origin may look foreign behind a proxy that
+    # changes the Host header.
     if b"origin" in headers and method not in _SAFE and site != "same-origin":
         origin = _text(headers[b"origin"])
         if origin and not _same(origin, _text(given)):
@@ -98,8 +98,8 @@ def refusal(
 
 
 class WebGuard:
-    """Wraps ``app``. What it refuses is logged, each address once in a while, and answered
-    by :mod:`.refusal`."""
+    """Wraps ``app``. Refusals are logged, at a limited rate for each address, and answered by
+    :mod:`.refusal`."""
 
     def __init__(self, app: App, names: OwnNames) -> None:
         self._app = app
@@ -140,7 +140,7 @@ def host_of(netloc: str) -> str | None:
 def _own(text: str) -> str:
     netloc = text.strip().lower().partition("://")
     rest = (netloc[2] or netloc[0]).partition("/")[0]
-    # The settings have an IPv6 host without its brackets.
+    # Settings contain IPv6 hosts without brackets.
     return host_of(rest) or rest
 
 
@@ -167,7 +167,7 @@ def _follows_a_link(method: str, headers: Mapping[bytes, bytes]) -> bool:
 
 
 def _closed_to_others(send: Send) -> Send:
-    """Says to browsers that pages of others may not embed what is answered."""
+    """``send`` with headers that forbid browsers to embed the response in pages of other sites."""
 
     async def closed(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,13 +1,13 @@
 """Log-ins over HTTP: HTTP Basic (RFC 7617), for browsers and for clients.
 
-Checking a password takes milliseconds on purpose, so it happens in two threads, and the work that a
-client can give them is bounded::
+Checking a password takes milliseconds on purpose, so two threads do it, and the work that a client
+can cause there is bounded::
 
-    credentials seen before, and right -> in, without hashing
+    credentials that were right before -> accepted, without hashing
     else, of one name from one address   10 were wrong within 10 s  -> 429
                                          4 are not answered -> 429
-    else   a name that is there, and fewer than 32 wait for a thread -> hashed: in, or 401
-           a name that is not there -> 401
+    else   a known name, and fewer than 32 wait for a thread -> hashed: accepted, or 401
+           an unknown name -> 401
 
 Other users at the same address can log in meanwhile. A refusal waits for its turn
 (:mod:`tallymark.net.limits.failed_login_delay`), and at least as long as a hash takes, so its time
@@ -41,14 +41,14 @@ THREADS: Final = 2
 MAX_WAITING: Final = 32
 MAX_WAITING_OF_ONE: Final = 4
 MAX_HELD: Final = 1_000
-"""Refusals that wait for their turn, also of clients that have gone; beyond that they are sent at
-once."""
+"""Refusals that may wait for their turn, those of clients that have disconnected included; further
+ones are sent at once."""
 AT_LEAST_SECONDS: Final = 0.1
-"""From a log-in to the answer that it is refused."""
+"""Least time from a log-in to its refusal."""
 MAX_WRONG: Final = 10
 WRONG_SECONDS: Final = 10.0
 OPEN_PATHS: Final = frozenset(("/healthz", "/health"))
-"""These need no log-in: a program that watches processes has no password."""
+"""Paths without a log-in: a program that checks the health of processes has no password."""
 CHALLENGE: Final = 'Basic realm="tallymark", charset="UTF-8"'
 
 _MAX_REMEMBERED: Final = 1_000
@@ -61,11 +61,11 @@ class Passwords(Protocol):
 
     @property
     def version(self) -> object:
-        """Another one when users have changed."""
+        """A value that differs after users have changed."""
         ...
 
     def knows(self, name: str) -> bool:
-        """Whether there is such a user; takes no time."""
+        """Whether there is such a user; returns at once."""
         ...
 
     def fits(self, name: str, password: str) -> bool:
@@ -86,8 +86,8 @@ class _Guessed(NamedTuple):
 
 
 class BasicLogin:
-    """Belongs to one event loop. ``clock`` is monotonic, in seconds; ``sleep`` waits so many of
-    them."""
+    """Checks log-ins. Belongs to one event loop. ``clock`` is monotonic, in seconds;
+    ``sleep(seconds)`` waits."""
 
     def __init__(
         self,
@@ -109,7 +109,8 @@ class BasicLogin:
         self._log_rate = LogRate()
 
     async def check(self, authorization: bytes, host: str) -> Attempt:
-        """``authorization`` is the header as it came, ``host`` the address of the client."""
+        """Check one log-in: ``authorization`` is the header as received, ``host`` the address of
+        the client."""
         found = _credentials(authorization)
         if found is None:
             return Attempt(401)

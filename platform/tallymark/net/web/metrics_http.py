@@ -28,7 +28,7 @@ _MAX_CONNECTIONS: Final = 32
 
 
 class Page(NamedTuple):
-    """An answer."""
+    """A response."""
 
     status: HTTPStatus
     content_type: str
@@ -40,8 +40,8 @@ Route = Callable[[], Awaitable[Page]]
 
 
 class MetricsServer:
-    """Serves ``routes`` (path -> what makes its page), to those whom ``access`` lets in, between
-    :meth:`start` and :meth:`stop`."""
+    """Serves ``routes`` (path -> function that makes its page) between :meth:`start` and
+    :meth:`stop`, to clients that ``access`` admits."""
 
     def __init__(self, routes: Mapping[str, Route], access: WebAccess | None = None) -> None:
         self._routes = routes
@@ -52,13 +52,13 @@ class MetricsServer:
 
     @property
     def address(self) -> Address:
-        """Where it listens; the real port when 0 was asked for."""
+        """The address it listens on; the real port when 0 was requested."""
         assert self._listener is not None, "start() first"
         name = self._listener.sockets[0].getsockname()
         return Address(name[0], name[1])
 
     async def start(self, host: str, port: int) -> None:
-        """Listen; UserError where the address is taken or not ours."""
+        """Listen; UserError where the address is taken or is not one of this machine."""
         loop = asyncio.get_running_loop()
         rate_accept_errors(loop)
         try:
@@ -72,7 +72,7 @@ class MetricsServer:
             ) from error
 
     async def stop(self) -> None:
-        """Listen no more, and end what is being answered. Idempotent."""
+        """Stop listening, and abort the requests that are being answered. Idempotent."""
         listener, self._listener = self._listener, None
         if listener is None:
             return
@@ -126,12 +126,13 @@ class MetricsServer:
                 writer.close()
                 await writer.wait_closed()
         except (OSError, EOFError, asyncio.LimitOverrunError, TimeoutError):
-            pass  # it went away, or says nothing that could be answered
+            pass  # the client disconnected, or sent something that has no answer
         finally:
             writer.transport.abort()
 
     async def _page(self, head: bytes, here: str, there: str) -> tuple[str, Page]:
-        """``here`` and ``there`` are the addresses of both sides."""
+        """The method of a request and the page that answers it; ``here`` and ``there`` are the
+        addresses of both sides."""
         lines = head.split(b"\r\n")
         words = lines[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):

@@ -1,8 +1,8 @@
 """The response to a refused request: JSON for programs, a page for browsers.
 
-A browser that opens an address asks for ``text/html``; a client that does not is a program, and
-gets ``{"error_code", "message"}``. The page loads nothing else from here, since a client that is
-refused gets no style sheet either.
+A browser that opens a URL accepts ``text/html``; a client that does not is a program, and gets
+``{"error_code", "message"}``. The page loads nothing else from this server, since a refused client
+would get no style sheet either.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ _PAGE_HEADERS: Final = {
 
 
 def wants_page(accept: bytes | str) -> bool:
-    """Whether the ``Accept`` header is that of a browser that opens an address."""
+    """Whether the ``Accept`` header is that of a browser that opens a URL."""
     return "text/html" in (accept if isinstance(accept, str) else accept.decode("latin-1")).lower()
 
 
 def refusal_page(status: int, reason: str, home: bool = False) -> tuple[bytes, dict[str, str]]:
-    """The page, and its headers; ``home`` adds a link to the first page."""
+    """The page and its headers; ``home`` adds a link to the first page."""
     phrase = HTTPStatus(status).phrase
     text = _PAGE.format(
         title=html.escape(_TITLES.get(status, phrase)),

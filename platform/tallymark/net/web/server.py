@@ -1,7 +1,7 @@
-"""An ASGI application over HTTP, in a thread of its own, with bounds on what a client can take.
+"""Serves an ASGI application over HTTP, in a thread of its own, with limits for clients.
 
 uvicorn waits for ever for the head of a request, for its body, and for a client that does not read
-the response; it does not count a connection that has sent nothing yet. So connections are counted
+the response; it does not count a connection that has sent nothing yet. Here connections are counted
 when they are accepted, and each has deadlines::
 
     accepted -> counted -> [handshake 10 s] -> head 10 s -> body 30 s -> the application
@@ -10,7 +10,7 @@ when they are accepted, and each has deadlines::
                                                                                within 30 s
     out of time: closed
 
-It needs uvicorn, which the extras for the registry and the dashboards bring.
+It needs uvicorn, which the extras for the registry and the dashboards install.
 """
 
 from __future__ import annotations
@@ -40,30 +40,31 @@ from tallymark.net.web.access_log import App
 START_SECONDS: Final = 30.0
 CLOSE_SECONDS: Final = 10.0
 _AWAITED: Final = {str(h11.IDLE): "head", str(h11.SEND_BODY): "body"}
-"""What is still to come of a client, by its state; of others nothing is."""
+"""State of a client -> the part of a request that it still has to send; nothing in other states."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebLimits:
-    """What strangers may take. Times in seconds."""
+    """Limits for clients that need not have logged in. Times in seconds."""
 
     max_connections: int = 512
-    """Altogether; and no more than half of the descriptors that the process may open."""
+    """In total; and at most half of the descriptors that the process may open."""
     max_per_host: int = 384
-    """Of one address, so that others still get in."""
+    """From one address, so that others can still connect."""
     handshake: float = 10.0
     head: float = 10.0
-    """From the first moment of a connection, or the first byte of a later request."""
+    """Time for the head of a request, from the start of the connection or the first byte of a later
+    request."""
     body: float = 30.0
     unread: float = 30.0
-    """How long the other side may leave 64 KiB of an answer unread."""
+    """Time in which a client must read 64 KiB of a response."""
 
 
 class WebServer:
     """Serves ``app`` on ``listener`` from construction on, until :meth:`close`.
 
-    ``tls`` is what it speaks TLS with; ``name`` is that of its thread. TallymarkError where it does
-    not start."""
+    ``tls`` is its TLS context; ``name`` is that of its thread. TallymarkError where it does not
+    start."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class WebServer:
             self._thread.join(0.01)
 
     def check(self) -> None:
-        """Raises if the server's thread is gone."""
+        """Raise if the server's thread has ended."""
         if not self._thread.is_alive():
             raise TallymarkError(f"the server of {self._name} has stopped; its log says why")
 
@@ -105,7 +106,8 @@ class WebServer:
 
 
 def listen(host: str, port: int, what: str, setting: str) -> socket.socket:
-    """A socket for ``what``; port 0 takes a free one. UserError names the ``setting`` to change."""
+    """A listening socket for ``what``; port 0 takes a free port. UserError names the ``setting`` to
+    change."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -126,7 +128,8 @@ def listen(host: str, port: int, what: str, setting: str) -> socket.socket:
 
 
 class _Connections:
-    """Makes the protocol of each accepted connection, where uvicorn expects its class."""
+    """Makes the protocol of each accepted connection; uvicorn calls it as it would call its
+    protocol class."""
 
     def __init__(
         self, limits: WebLimits, quota: ConnectionQuota, tls: ssl.SSLContext | None
@@ -164,7 +167,7 @@ class _Connections:
 
 
 class _BoundedHttp(H11Protocol):
-    """uvicorn's protocol with clocks. ``counted``: the quota knows of the connection already."""
+    """uvicorn's protocol with deadlines. ``counted``: the quota counts the connection already."""
 
     def __init__(self, connections: _Connections, counted: bool, **of_uvicorn: Any) -> None:
         super().__init__(**of_uvicorn)
@@ -209,7 +212,8 @@ class _BoundedHttp(H11Protocol):
         super().resume_writing()
 
     def _await(self, part: str) -> None:
-        """The clock runs from when a part is first waited for, whatever of it trickles in."""
+        """Set the deadline for a part of a request. It runs from the first wait for that part;
+        bytes that arrive do not extend it."""
         if part == self._awaited:
             return
         self._awaited = part
@@ -230,7 +234,7 @@ class _BoundedHttp(H11Protocol):
 
 
 class _Rated(logging.Filter):
-    """Any client can make uvicorn log a line for every request that it sends."""
+    """Limits the log lines that clients can cause: uvicorn would log one for every bad request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -261,7 +265,7 @@ def _within_descriptors(limits: WebLimits) -> WebLimits:
 def _config(app: App, connections: _Connections) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        # Without TLS of uvicorn's own, and on asyncio's loop: see tls_accept.
+        # Without uvicorn's own TLS, and on asyncio's loop: see tallymark.net.tls.handshake.
         http=connections,  # type: ignore[arg-type]
         loop="asyncio",
         log_config=None,

@@ -24,8 +24,8 @@ _FALSE: Final = ScramCredential(SCRAM_SHA_512, os.urandom(32), 4096, bytes(64), 
 
 
 class WebUsers:
-    """The users of one file. It is looked at again when it has changed, at most once a second;
-    where it cannot be read then, what was read last holds. Thread-safe.
+    """The users of one file. The file is read again when it has changed, checked at most once a
+    second; where it cannot be read then, the users that were read last stay valid. Thread-safe.
 
     UserError where it cannot be read at first."""
 
@@ -38,7 +38,7 @@ class WebUsers:
 
     @property
     def version(self) -> object:
-        """Another one when the users have changed."""
+        """A value that differs after the users have changed."""
         self._look()
         return self._stamp
 
