@@ -1,9 +1,9 @@
 """The broker: one asyncio loop that owns every partition it leads.
 
-Read in this order: :mod:`~tallymark.broker.metadata.image` (what the cluster looks like),
+Read in this order: :mod:`~tallymark.broker.metadata.image` (the state of the cluster),
 :mod:`~tallymark.broker.partitions.partition` (one owner per partition),
 :mod:`~tallymark.broker.handlers` (one file per API, named by its number),
-:mod:`~tallymark.broker.server` (how it starts and stops).
+:mod:`~tallymark.broker.server` (start and stop).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerSettings"]
 
-if not TYPE_CHECKING:  # with it type checkers would believe in every name
+if not TYPE_CHECKING:  # with __getattr__, type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
-        # Loaded at first use: the rules of access entries alone need no settings.
+        # Loaded at first use: code that needs only the rules of ACLs must not load the settings.
         if name != "BrokerSettings":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from tallymark.broker.settings.broker import BrokerSettings

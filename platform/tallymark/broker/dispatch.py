@@ -1,7 +1,7 @@
 """From a request's bytes to its handler and back: decode, call, encode, count.
 
-Handlers return what they have: a frame, a response or an awaitable of one. Only the dispatcher asks
-which of them it is; an awaitable goes on to the connection, which runs it.
+A handler returns a frame, a response, or an awaitable of one. Only the dispatcher distinguishes
+them; it returns an awaitable to the connection, which runs it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tallymark.protocol.frames import RequestHeader, encode_response
 from tallymark.protocol.schema import Message
 
 _Result: TypeAlias = Answer | Response
-"""What a handler has when it is done: a frame, or a response that is to be encoded."""
+"""A handler's result: a frame, or a response that must be encoded."""
 _DONE: Final = (Payload, Message, type(None))
 
 
 class _Request(NamedTuple):
-    """A request under way. ``began``: when it arrived, by perf_counter()."""
+    """A request that is being handled. ``began``: when it arrived, by perf_counter()."""
 
     header: RequestHeader
     stats: ApiMetrics
@@ -56,8 +56,9 @@ class Dispatcher:
     ) -> Answer | Awaitable[Answer]:
         """Requests that come while the broker starts wait until it serves.
 
-        Raises RemoteProtocolError for what is not served, which closes the connection: ApiVersions
-        has listed what is, and no answer has a form that the client could read."""
+        Raises RemoteProtocolError for an API or version that is not served; this closes the
+        connection. ApiVersions lists those that are served, and there is no response that the
+        client could read."""
         if not self._state.serving.is_set():
             return self._when_serving(header, body, connection)
         return self._answer(header, body, connection)
@@ -72,7 +73,8 @@ class Dispatcher:
     def _answer(
         self, header: RequestHeader, body: memoryview, connection: Connection
     ) -> Answer | Awaitable[Answer]:
-        """Call the handler; answer now, or when what it returned is done."""
+        """Call the handler; return the answer, or an awaitable of it if the handler returned
+        one."""
         known = self._apis.get(header.api_key)
         if known is None:
             self._state.metrics.bad_requests += 1
@@ -83,7 +85,7 @@ class Dispatcher:
         began = perf_counter()
         try:
             result, trailed = self._call(api, header, body, connection)
-            if isinstance(result, bytes):  # what most are: ApiMetrics.answered() without its calls
+            if isinstance(result, bytes):  # most results: ApiMetrics.answered(), inlined
                 seconds = perf_counter() - began
                 stats.buckets[bisect_left(BOUNDS, seconds)] += 1
                 stats.seconds += seconds
@@ -144,7 +146,7 @@ class Dispatcher:
             self._finish(request, answer.result())
 
     def _finish(self, request: _Request, result: _Result) -> Answer:
-        """The frame of what a handler returned; the request is counted, and in the trail."""
+        """The frame of a handler's result. Counts the request and adds it to the trail."""
         header, stats, began, trailed = request
         if trailed is not None:
             assert not isinstance(result, bytes | Payload)

@@ -1,17 +1,17 @@
-"""Fetch sessions (KIP-227): the broker remembers what a reader reads, so that neither its requests
-nor the responses name unchanged partitions. Pure: times and new ids are arguments.
+"""Fetch sessions (KIP-227): the broker remembers the partitions that a reader fetches, so that
+neither requests nor responses name unchanged ones. Pure: times and new ids are arguments.
 
 ::
 
     request (session, epoch)                      response
     (0, 0)  all partitions                        all partitions, new session 77
-    (77, 1) changes of what is asked              partitions that have changed
+    (77, 1) changes to the partitions             partitions that have changed
     (77, 2) ...                                   ...
     (77, 0) all partitions, instead of 77         all partitions, new session 78
     (77, -1) all partitions, 77 ends              all partitions, no session
 
-Epochs count the requests of a session, so that a request which was lost or came twice is noticed.
-A reader that does not get a session (0) goes on naming everything.
+Epochs count the requests of a session, so that a lost or repeated request is detected. A reader
+that does not get a session (0) continues to name all partitions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Key: TypeAlias = tuple[Topic, int]
 
 @dataclass(slots=True)
 class Remembered:
-    """A partition of a session: what is asked, and what the last response said of it."""
+    """A partition of a session: the reader's last request for it, and the last response."""
 
     ask: Ask
     high_watermark: int = -1
@@ -57,18 +57,18 @@ class Remembered:
 
 @dataclass(slots=True)
 class FetchSession:
-    """What one reader reads, in the order in which it is looked at."""
+    """The partitions of one reader, in the order in which they are read."""
 
     session_id: int
     uses_ids: bool
     created_ms: int
     used_ms: int
     epoch: int = 1
-    """What the next request has to carry."""
+    """The epoch that the next request must have."""
     partitions: dict[Key, Remembered] = field(default_factory=dict[Key, Remembered])
 
     def update(self, request: PlainFetch) -> None:
-        """Take in what a request adds, changes and forgets."""
+        """Apply the partitions that a request adds, changes and forgets."""
         for topic, indexes in request.forgotten:
             for index in indexes:
                 self.partitions.pop((topic, index), None)
@@ -81,8 +81,9 @@ class FetchSession:
                     known.ask = ask
 
     def changes(self, found: Iterable[tuple[Topic, Found]]) -> list[tuple[Topic, Found]]:
-        """Those that a response must contain; remembers them as sent. A partition whose records are
-        sent goes to the end of the order, so that those behind it get their turn of the bytes."""
+        """The partitions that a response must contain; remembers them as sent. A partition whose
+        records are sent moves to the end of the order, so that the next response begins with
+        others."""
         changed: list[tuple[Topic, Found]] = []
         for topic, each in found:
             known = self.partitions.get((topic, each.partition))
@@ -95,15 +96,15 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """The sessions of a broker. Where there are too many, an unused or a smaller one goes: a large
-    session saves more (Kafka's rule)."""
+    """The sessions of a broker. When there are too many, an unused or a smaller one is evicted: a
+    large session saves more (Kafka's rule)."""
 
     def __init__(self, slots: int = 1000, evict_after_ms: int = 120_000) -> None:
         self.slots = slots
         self.evict_after_ms = evict_after_ms
         self.evicted = 0
-        """How many sessions had to make room."""
-        self._sessions: dict[int, FetchSession] = {}  # the one that was not used longest is first
+        """How many sessions were evicted."""
+        self._sessions: dict[int, FetchSession] = {}  # the least recently used one is first
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -117,8 +118,8 @@ class FetchSessionCache:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def continued(self, request: PlainFetch, version: int, now_ms: int) -> FetchSession | None:
-        """The session that ``request`` goes on with, brought up to date. None for a request that
-        names all it wants, or has forgotten all of it; its session is gone then.
+        """The session that ``request`` continues, updated by it. None for a request that names all
+        its partitions, or has forgotten all of them; its session is removed then.
 
         Raises KafkaError FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH,
         FETCH_SESSION_TOPIC_ID_ERROR.
@@ -149,8 +150,8 @@ class FetchSessionCache:
     def open(
         self, request: PlainFetch, version: int, now_ms: int, new_id: int
     ) -> FetchSession | None:
-        """A session for a reader that asked for one (epoch 0) and named its partitions; None where
-        there is no room, or it does not want any."""
+        """A session for a reader that requested one (epoch 0) and named its partitions; None where
+        there is no room, or the reader wants no session."""
         size = sum(len(asks) for _, asks in request.topics)
         if request.session_epoch != _FULL or not size or new_id in self._sessions:
             return None
@@ -162,7 +163,7 @@ class FetchSessionCache:
         return session
 
     def _evict(self, size: int, now_ms: int) -> bool:
-        """Make room for a session of ``size`` partitions, if it is worth more than another."""
+        """Evict another session for one of ``size`` partitions, if that one is worth more."""
         if not self._sessions:
             return False
         victim = next(iter(self._sessions.values()))
@@ -183,7 +184,7 @@ class FetchSessionCache:
 
 
 def grouped(found: Sequence[tuple[Topic, Found]]) -> list[tuple[Topic, list[Found]]]:
-    """Neighbours of one topic together, the order kept."""
+    """Adjacent partitions of the same topic joined; the order is kept."""
     topics: list[tuple[Topic, list[Found]]] = []
     for topic, each in found:
         if not topics or topics[-1][0] != topic:

@@ -1,4 +1,4 @@
-"""The listeners of a running broker: a server for each, one count of connections for all."""
+"""The listeners of a running broker: a server for each, one connection quota for all."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tallymark.net.tls.principals import PrincipalRules
 log: Final = logging.getLogger(__name__)
 
 LOGIN_SECONDS: Final = 60.0
-"""PostgreSQL's authentication_timeout. A refusal is sent sooner than that."""
+"""Time to log in: as PostgreSQL's authentication_timeout. A delayed refusal is sent sooner."""
 
 
 class Listeners:
-    """Starts and stops what ``settings`` ask for; requests go to ``handler``."""
+    """Starts and stops the listeners of ``settings``; requests go to ``handler``."""
 
     def __init__(self, settings: BrokerSettings, handler: Handler, logins: Logins) -> None:
         self._descriptors = getrlimit(RLIMIT_NOFILE)[0]
@@ -42,13 +42,14 @@ class Listeners:
         most = settings.queued_max_request_bytes
         self._request_memory = RequestMemory(None if most < 0 else most)
         self.servers: dict[str, Server] = {}
-        """The servers that listen, by the listener's name."""
+        """The servers, by the listener's name."""
         self._settings = settings
         self._handler = handler
         self._logins = logins
 
     def take_limits(self, settings: BrokerSettings) -> None:
-        """How many connections there may be from now on, as far as descriptors reach."""
+        """Apply the limits of connections from ``settings``, lowered where descriptors are
+        scarce."""
         asked = settings.max_connections
         allowed = connections_allowed(asked, self._descriptors)
         if allowed < asked and allowed != self.quota.max_connections:
@@ -64,7 +65,7 @@ class Listeners:
 
     @property
     def address(self) -> Address:
-        """Where the first listener listens."""
+        """The address of the first listener."""
         return next(iter(self.servers.values())).address
 
     @property
@@ -77,8 +78,8 @@ class Listeners:
         return endpoints(listening, self._settings.advertised())
 
     async def start(self) -> None:
-        """Listen. UserError for an address that cannot be had, or a certificate that is no good;
-        then nothing listens."""
+        """Listen. UserError for an address that cannot be used, or an invalid certificate; then no
+        listener is open."""
         try:
             for listener in self._settings.listening():
                 await self._start(listener)

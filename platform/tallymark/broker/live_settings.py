@@ -1,4 +1,4 @@
-"""Putting settings in force that were changed at run time."""
+"""Applies settings that were changed at run time."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class LiveSettings:
         self._cleaner = cleaner
 
     def take(self, brokers: Mapping[str, Mapping[str, str]]) -> None:
-        """What is kept now, by the brokers' ids. What does not fit the broker's own settings is
-        logged, and everything stays as it was."""
+        """Apply the stored settings ``brokers``, by broker id. If they do not fit the broker's own
+        settings, this is logged and nothing changes."""
         state = self._state
         dynamic = Dynamic.of(brokers, state.static_settings.node_id)
         if dynamic == state.dynamic:

@@ -1,4 +1,4 @@
-"""Forgetting old offsets, now and then, a few groups at a time."""
+"""Deletes expired offsets at intervals, a few groups at a time."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class OffsetsExpiry:
             try:
                 await expire_offsets(self._store, self._retention_ms)
             except Exception:
-                # A group that cannot be judged must not keep all others for ever.
+                # An error in one group must not keep the offsets of all others for ever.
                 log.exception("looking for old offsets failed")
 
 
 async def expire_offsets(store: GroupShards, retention_ms: int) -> None:
-    """Look all groups over once."""
+    """Check all groups once."""
     for shard in store.shards():
         gone = 0
         for looked_at, group_id in enumerate(shard.state.groups()):

@@ -1,4 +1,4 @@
-"""Records of groups on the disk: append to a partition of ``__consumer_offsets``, replay it all."""
+"""Records of groups on disk: appends to a partition of ``__consumer_offsets``, and replays it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
 
 _READ_BYTES: Final = 1024 * 1024
 _BATCH_BYTES: Final = 256 * 1024
-"""Records of one decision go into batches of about this size, well below what a batch may have."""
+"""Records of one decision go into batches of about this size, well below the limit of a batch."""
 _RECORD_OVERHEAD: Final = 40
 
 log = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ def refusal_of(error: KafkaError, too_large: str = "UNKNOWN_SERVER_ERROR") -> in
 def append_records(
     partition: Partition, state: GroupsState, records: Sequence[GroupRecord], wall_ms: int
 ) -> None:
-    """Append, then replay. Raises KafkaError; then ``state`` has what is in the log, which is all
-    but the batches from the failed one on."""
+    """Append records, then replay them into ``state``. Raises KafkaError; then neither log nor
+    ``state`` has the batches from the failed one on."""
     for chunk in _chunks(records):
         batch = encode_batch([(key, value, (), wall_ms) for key, value in chunk])
         partition.append(bytearray(batch), wall_ms)
@@ -82,7 +82,7 @@ def _replay_batch(state: GroupsState, batch: Batch) -> None:
     if batch.header.is_control:
         return
     try:
-        # Only brokers write here, uncompressed; anything else that may be there is bounded, too.
+        # Only brokers write here, uncompressed; the size of any other batch is bounded, too.
         for record in batch.records(batch.usual_max_size):
             try:
                 state.replay((bytes(record.key or b""), record.value))

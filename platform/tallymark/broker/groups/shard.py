@@ -1,9 +1,9 @@
-"""The groups of one partition of ``__consumer_offsets``: does what the decisions say.
+"""The groups of one partition of ``__consumer_offsets``: carries out the decisions about them.
 
-One turn of the event loop for each input: decide, append, replay, then put in force and answer.
-Joins and syncs that are not answered yet are parked here, under their ticket; each group has one
-timer, for its next deadline. A client that goes away is not noticed here: its member stays until
-its session ends, as in Kafka, and the answer is dropped by the connection.
+One turn of the event loop for each input: decide, append, replay, then apply and answer. Joins and
+syncs that are not answered yet are parked here, under their ticket; each group has one timer, for
+its next deadline. A client that disconnects is not noticed here: its member stays until its session
+ends, as in Kafka, and the connection drops the answer.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ Decide = Callable[[Group, Now], Decision]
 
 
 class GroupShard:
-    """Groups and their offsets. ``state`` is what is kept of them; it changes by replay only.
+    """Groups and their offsets. ``state`` is their stored part; only replay changes it.
 
-    Methods raise KafkaError where nothing could be appended and nothing has changed.
+    Methods raise KafkaError where nothing could be appended; then nothing has changed.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class GroupShard:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     async def take_over(self) -> None:
-        """Put the groups of ``state`` in force; their members' sessions begin now."""
+        """Activate the groups of ``state``; their members' sessions begin now."""
         for done, (group_id, kept) in enumerate(list(self.state.metadata.items())):
             if done % _GROUPS_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -78,7 +78,7 @@ class GroupShard:
             self._run(group_id, lambda group, now: decide_take_over(group, self._config, now))
 
     def close(self) -> None:
-        """The groups are another broker's now: parked requests are answered with
+        """Another broker coordinates the groups now: answer parked requests with
         NOT_COORDINATOR."""
         self.closed = True
         for timer in self._timers.values():
@@ -91,7 +91,7 @@ class GroupShard:
     # --- reading
 
     def group(self, group_id: str) -> Group | None:
-        """The group, or None where there is none. One that has only offsets is empty."""
+        """The group, or None where there is none. A group that has only offsets is empty."""
         found = self._groups.get(group_id)
         if found is None and self.state.knows(group_id):
             return Group(group_id)
@@ -112,15 +112,16 @@ class GroupShard:
     # --- members
 
     def join(self, group_id: str, join: Join) -> asyncio.Future[JoinReply]:
-        """Enter; answered when the rebalance has come so far. ``join.ticket`` is given here."""
+        """Join a group. The answer comes when the rebalance has completed its join phase.
+        ``join.ticket`` is set here."""
         ticket, answer = self._park(JoinReply)
         join = replace(join, ticket=ticket)
         self._run(group_id, lambda group, now: decide_join(group, join, self._config, now))
         return answer
 
     def sync(self, group_id: str, sync: Sync) -> asyncio.Future[SyncReply]:
-        """Ask for the assignment; answered when the leader has brought it. ``sync.ticket`` is given
-        here."""
+        """Request the assignment. The answer comes when the leader has sent it. ``sync.ticket`` is
+        set here."""
         ticket, answer = self._park(SyncReply)
         sync = replace(sync, ticket=ticket)
         self._run(group_id, lambda group, now: decide_sync(group, sync, self._config, now))
@@ -129,7 +130,7 @@ class GroupShard:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> int:
-        """0, or what the member has to do."""
+        """0, or the error code by which the member knows what to do."""
 
         def decide(group: Group, now: Now) -> Decision:
             return decide_heartbeat(group, member_id, instance_id, generation, self._config, now)
@@ -153,7 +154,7 @@ class GroupShard:
         max_metadata: int,
         no_group: int,
     ) -> tuple[int, ...]:
-        """A code for each commit; ``no_group``: that for members of a group that is not there."""
+        """An error code for each commit; ``no_group``: the code for members of an unknown group."""
         if committer.generation >= 0 and self.group(group_id) is None:
             return (no_group,) * len(commits)
 
@@ -167,14 +168,15 @@ class GroupShard:
     def delete_offsets(
         self, group_id: str, places: Sequence[tuple[str, int]]
     ) -> tuple[int, list[int]]:
-        """Forget offsets: a code for all, and if that is 0 one for each (topic, partition)."""
+        """Delete offsets: one error code for the request, and if that is 0 one for each (topic,
+        partition)."""
         group = self._groups.get(group_id) or Group(group_id)
         records, error, codes = decide_delete_offsets(self.state, group, places)
         self._append(records)
         return error, codes
 
     def delete_group(self, group_id: str) -> int:
-        """Forget a group and its offsets; 0, or why not."""
+        """Delete a group and its offsets; returns 0 or an error code."""
         group = self._groups.get(group_id) or Group(group_id)
         records, code = decide_delete_group(self.state, group)
         self._append(records)
@@ -184,11 +186,11 @@ class GroupShard:
         return code
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: what groups committed on it goes too."""
+        """The topic was deleted: delete the offsets that groups committed on it."""
         self._append(decide_forget_topic(self.state.offsets, topic))
 
     def expire(self, group_id: str, retention_ms: int) -> int:
-        """Forget what of a group is too old; how many records went."""
+        """Delete the expired offsets of a group; returns how many."""
         group = self._groups.get(group_id) or Group(group_id)
         records = decide_expire(self.state, group, retention_ms, self._now().wall_ms)
         self._append(records)
@@ -206,7 +208,8 @@ class GroupShard:
         only_later: bool = False,
         too_large: str = "UNKNOWN_SERVER_ERROR",
     ) -> Decision:
-        """``only_later``: no deadline comes nearer by this."""
+        """Decide, append, replay, apply. ``only_later``: this input moves no deadline to an earlier
+        time, so the timer need not change."""
         now = self._now()
         before = self._groups.get(group_id) or Group(group_id)
         decision = decide(before, now)
@@ -236,7 +239,7 @@ class GroupShard:
             append_records(self.partition, self.state, records, self._now().wall_ms)
 
     def _drop_if_gone(self, group: Group) -> None:
-        """A group is kept while it has members or a record says that it exists."""
+        """Drop the group unless it has members, or a record in the log says that it exists."""
         if group.vacant and group.group_id not in self.state.metadata:
             self._groups.pop(group.group_id, None)
 

@@ -1,5 +1,5 @@
-"""The partitions of ``__consumer_offsets`` that are led here, and the groups in them. Becoming
-leader of one is replaying it from its start."""
+"""The partitions of ``__consumer_offsets`` that this broker leads, and the groups in them. A broker
+that becomes leader of one replays it from its start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class GroupShards:
         self._shards: dict[int, GroupShard] = {}
 
     async def take(self, partition: Partition) -> None:
-        """Own a partition: its groups are refused as loading until its log is replayed."""
+        """Take over a partition. Until its log is replayed, requests about its groups are answered
+        with COORDINATOR_LOAD_IN_PROGRESS."""
         index = partition.index
         loading = self._loading[index] = _Loading(partition)
         try:
@@ -37,13 +38,14 @@ class GroupShards:
             shard = GroupShard(partition, state, self._config, self._now)
             await put_in_force(shard)
             if self._loading.get(index) is not loading:
-                shard.close()  # given up in the meantime
+                shard.close()  # given up meanwhile
                 return
             for topic in loading.deleted:
                 _forget(shard, topic)
             self._shards[index] = shard
         finally:
-            # Well or not: what cannot be loaded is not led, and clients look for another broker.
+            # After an error, too: the broker does not coordinate a partition that it cannot load,
+            # and clients look for another broker.
             if self._loading.get(index) is loading:
                 del self._loading[index]
         log.info(
@@ -54,7 +56,7 @@ class GroupShards:
         )
 
     def give_up(self, partition: Partition) -> None:
-        """Own it no more: parked requests of its groups are answered."""
+        """Stop coordinating a partition: parked requests of its groups are answered."""
         loading = self._loading.get(partition.index)
         if loading is not None and loading.partition is partition:
             del self._loading[partition.index]
@@ -64,14 +66,14 @@ class GroupShards:
             shard.close()
 
     def close(self) -> None:
-        """Own nothing any more: the broker stops."""
+        """Give up all partitions: the broker stops."""
         self._loading.clear()
         shards, self._shards = self._shards, {}
         for shard in shards.values():
             shard.close()
 
     def of(self, group: str, partitions: int) -> GroupShard:
-        """Where a group is, if the topic has so many partitions.
+        """The shard of a group, where the topic has ``partitions`` partitions.
 
         Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
@@ -85,15 +87,15 @@ class GroupShards:
 
     @property
     def loading(self) -> bool:
-        """Whether some groups are not known yet."""
+        """Whether a partition is still being replayed, so that some groups are not known yet."""
         return bool(self._loading)
 
     def shards(self) -> Iterator[GroupShard]:
-        """Every partition whose groups are known."""
+        """Every partition whose log is replayed."""
         return iter(tuple(self._shards.values()))
 
     def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: what groups committed on it goes too."""
+        """The topic was deleted: delete the offsets that groups committed on it."""
         for loading in self._loading.values():
             loading.deleted.add(topic)
         for shard in self.shards():
@@ -105,25 +107,26 @@ class GroupShards:
 
 @dataclass(slots=True, eq=False)
 class _Loading:
-    """A partition that is being replayed. ``deleted``: topics that went since that began, whose
-    commits may have been read by then. Later loads must not know of them: the names may be in use
-    again."""
+    """A partition that is being replayed. ``deleted``: topics that were deleted since the replay
+    began; their commits may have been read before. Later replays must not use this set: a new topic
+    may have the same name."""
 
     partition: Partition
     deleted: set[str] = field(default_factory=set[str])
 
 
 async def put_in_force(shard: GroupShard) -> None:
-    """The groups that were replayed are ours from now on."""
+    """Activate the replayed groups: this broker coordinates them from now on."""
     try:
         await shard.take_over()
     except BaseException:
-        shard.close()  # else its timers would go on deciding about groups that are not ours
+        shard.close()  # otherwise its timers would still decide about groups of another broker
         raise
 
 
 def _forget(shard: GroupShard, topic: str) -> None:
-    """Where the disk of one partition has failed, the others forget all the same."""
+    """Delete the topic's offsets in one shard. If the disk of that partition has failed, only log
+    it, so that the other shards delete theirs."""
     try:
         shard.forget_topic(topic)
     except KafkaError as error:
@@ -131,7 +134,7 @@ def _forget(shard: GroupShard, topic: str) -> None:
 
 
 def group_config(settings: BrokerSettings) -> GroupConfig:
-    """The limits of groups as the broker's settings have them."""
+    """The limits of groups from the broker's settings."""
     return GroupConfig(
         min_session_timeout_ms=settings.group_min_session_timeout_ms,
         max_session_timeout_ms=settings.group_max_session_timeout_ms,

@@ -6,7 +6,7 @@ a test compares it with the ApiVersions answer.
 
 A handler gets the state, the decoded request and the
 :class:`~tallymark.broker.requests.registry.Call`. It returns the response, an awaitable of it, or
-None where the protocol has no answer. What is the client's fault is a code in the response; a
+None where the protocol has no answer. A client's mistake is an error code in the response; a
 raised ProtocolError closes the connection. Produce and Fetch, which come thousands of times a
 second, read their requests and write their answers themselves
 (:func:`~tallymark.broker.requests.registry.register_raw`).

@@ -79,7 +79,7 @@ _BY_THE_LOG: Final = frozenset(
 
 
 class Refused(NamedTuple):
-    """A partition that got nothing, and why."""
+    """A partition to which nothing was appended, and the error."""
 
     partition: int
     error: KafkaError
@@ -111,9 +111,9 @@ def handle(
 
 
 class _Producing:
-    """One request under way. ``failed``: some partition was refused. By (topic's place, partition's
-    place) in the request: ``unready``, batches that are not appended yet; ``unexposed``, records
-    that a producer with acks=-1 has to wait for."""
+    """One request that is being handled. ``failed``: some partition was refused. By the (index of
+    the topic, index of the partition) in the request: ``unready``, batches that are not appended
+    yet; ``unexposed``, records that a producer with acks=-1 has to wait for."""
 
     def __init__(
         self,
@@ -179,8 +179,8 @@ class _Producing:
         return write_produced(version, correlation_id, appended, throttle_ms)
 
     async def _ready(self) -> None:
-        """Wait until the batches that are :attr:`unready` are appended; put what became of each
-        into the outcomes. The batches are appended even if this task is cancelled."""
+        """Wait until the :attr:`unready` batches are appended; store the result of each in the
+        outcomes. The batches are appended even if this task is cancelled."""
         await asyncio.wait([each.appending for each in self.unready.values()])
         for (topic, place), (partition, appending) in self.unready.items():
             name, done = self._outcomes[topic]
@@ -193,8 +193,8 @@ class _Producing:
                 done[place] = self._refuse(name, index, error)
 
     async def _expose(self, timeout_ms: int) -> None:
-        """Wait until readers see what was appended, at most ``timeout_ms``; put the error into the
-        outcome of a partition where they do not."""
+        """Wait until readers see the appended records, at most ``timeout_ms``; store an error in
+        the outcome of a partition where they do not."""
         await asyncio.wait(self.unexposed.values(), timeout=max(0, timeout_ms) / 1000)
         for (topic, place), future in self.unexposed.items():
             error: BaseException | None
@@ -216,7 +216,7 @@ class _Producing:
         return Refused(index, error)
 
     def _response(self, throttle_ms: int) -> ProduceResponse:
-        """The answer, where some partition failed; with the addresses of other leaders."""
+        """The answer where some partition failed, with the addresses of other leaders."""
         nodes: dict[int, ProduceResponseNode] = {}
         topics = [
             ProduceResponseTopic(
@@ -240,7 +240,7 @@ class _Producing:
         )
 
     def _refusal(self, topic: str) -> KafkaError | None:
-        """Why a topic as a whole is refused."""
+        """The error for all partitions of a topic; None where it is not refused."""
         who = self._connection
         if not self._state.authorizer.may(who, Operation.WRITE, ResourceType.TOPIC, topic):
             return KafkaError(
@@ -293,7 +293,8 @@ class _Producing:
         )
 
     def _log_refused(self, topic: str, index: int, error: KafkaError) -> None:
-        """In the log: what is our fault once in a while, since its client tries again at once."""
+        """Log a refused batch. Errors of the broker itself are logged at a limited rate, since the
+        client retries at once."""
         if error.fault != "broker":
             log.debug("produce refused partition=%s-%d: %s", topic, index, error)
             return
@@ -303,8 +304,8 @@ class _Producing:
             log.error("produce refused partition=%s-%d: %s; repeated=%d", topic, index, error, held)
 
     def _log_start(self, topic: str, index: int, error: KafkaError) -> int:
-        """Where the log begins, where the log itself refused the batch for what is in it; -1 with
-        the other errors, as from Kafka."""
+        """The log start offset if the log itself refused the batch for its content; -1 with other
+        errors, as in Kafka."""
         partition = self._state.partitions.get(topic, index)
         if partition is None or error.name not in _BY_THE_LOG:
             return -1
@@ -312,7 +313,7 @@ class _Producing:
 
 
 def _record_errors(error: KafkaError) -> list[ProduceResponseRecordError]:
-    """The records that are to blame (KIP-467)."""
+    """The records that caused the error (KIP-467)."""
     if not isinstance(error, RecordsRefusedError):
         return []
     return [ProduceResponseRecordError(at, why or None) for at, why in error.record_errors]
@@ -325,7 +326,7 @@ def _see(seen: set[tuple[str, int]], topic: str, index: int) -> None:
 
 
 def _refusal(request: PlainProduce, version: int) -> KafkaError | None:
-    """Why the request as a whole is refused."""
+    """The error for the whole request; None where it is not refused."""
     if version < _FIRST_SERVED:
         return KafkaError(CODES["UNSUPPORTED_VERSION"], f"Produce version {version}")
     if request.acks not in (-1, 0, 1):

@@ -44,7 +44,8 @@ from tallymark.protocol.wire.fetch import Ask, PlainFetch, Topic, read_fetch
 
 _LAST_ID: Final = 2**31 - 1
 _MOST_WAIT_MS: Final = 300_000
-"""A reader that names a longer wait is answered after this one; it asks again."""
+"""The longest wait: a reader that requests a longer one is answered after this time, and sends
+another request."""
 
 
 def handle(
@@ -63,14 +64,15 @@ def handle(
 
 
 async def _warmed(fetching: _Fetching, found: FetchRound) -> Answer:
-    """An old segment's indexes are read beside the event loop: they are megabytes."""
+    """Read an old segment's indexes in a thread, since they are megabytes, then answer."""
     await asyncio.to_thread(found.warm)
     found = fetching.look()
     return fetching.answer(found) if fetching.is_enough(found) else await _Parked(fetching).future
 
 
 class _Fetching:
-    """One request under way. ``partitions``: those that the last look has found here."""
+    """One request that is being handled. ``partitions``: those that the last :meth:`look` found on
+    this broker."""
 
     def __init__(
         self,
@@ -87,13 +89,13 @@ class _Fetching:
         self._request = request
         self._session: FetchSession | None = None
         self._new_id = 0
-        """Id of the session that the reader is to get, 0 for none."""
+        """Id of the new session for the reader, 0 for none."""
         self._asked: list[tuple[Topic, Ask]] = []
         self._wanted: list[FetchPartition] = []
 
     def continue_session(self) -> None:
-        """Find what is asked for: in the session that the request continues, or in the request.
-        KafkaError where the session is gone, or the request is not its next one."""
+        """Take the requested partitions from the session that the request continues, or from the
+        request. KafkaError where the session does not exist, or the request is not its next one."""
         request, state = self._request, self._state
         session = self._session = state.fetch_sessions.continued(
             request, self._header.api_version, state.now_ms()
@@ -106,8 +108,8 @@ class _Fetching:
             self._new_id = randbelow(_LAST_ID) + 1
 
     def look(self, *, wait: bool = True) -> FetchRound:
-        """Read. Partitions are looked up anew each time: one may have been deleted, or its topic
-        made again. ``wait`` is that of :class:`FetchRound`."""
+        """Read the partitions. They are looked up again each time: one may have been deleted, or
+        its topic created again. ``wait`` is that of :class:`FetchRound`."""
         wanted = self._wanted = resolve(self._state, self._connection, self._asked)
         self.partitions = [each.found for each in wanted if isinstance(each.found, Partition)]
         version, listener = self._header.api_version, self._connection.listener
@@ -140,8 +142,8 @@ class _Fetching:
         return self._charged(partial(error_response, self._header, error_code))
 
     def _charged(self, write: Callable[[int], bytes | Payload]) -> Answer:
-        """What ``write(throttle_ms)`` makes. A quota counts its bytes, so a client that is to be
-        throttled has its response written twice."""
+        """The response of ``write(throttle_ms)``. A quota counts its bytes, so the response for a
+        client that must be throttled is written twice."""
         response = write(0)
         throttle_ms = charge_quota(
             self._state.security, self._header, self._connection, len(response)
@@ -157,8 +159,8 @@ class _Fetching:
 
 
 class _Parked:
-    """Waits until there is enough, something fails, the time is up or the broker stops; ``future``
-    is the answer then. Cancelling it ends the fetch.
+    """Waits until there are enough bytes, something fails, the time is over or the broker stops;
+    ``future`` then has the answer. Cancelling it ends the fetch.
 
     A parked fetch is no task: it is a future, a timer and a place among the watchers of its
     partitions. (Measured: 15 us instead of 20 to park and wake one; a consumer at the end of a log

@@ -46,7 +46,7 @@ _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LA
 def handle(
     state: BrokerState, request: ListOffsetsRequest, call: Call
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    """Look every partition up by itself, in a thread where that may take long."""
+    """Look up each partition by itself, in a thread where that may take long."""
     found = {
         id(ask): _partition(state, topic.name, ask, call)
         for topic in request.topics
@@ -134,7 +134,7 @@ def _old_style(
 
 
 def _find(partition: Partition, timestamp: int, version: int) -> tuple[int, int]:
-    """(offset, timestamp of the record there); -1 for what there is not."""
+    """(offset, timestamp of the record there); -1 for each that does not exist."""
     if timestamp < 0 and version < _SINCE.get(timestamp, 10):
         raise KafkaError(CODES["UNSUPPORTED_VERSION"], f"timestamp {timestamp}")
     if timestamp == LATEST:

@@ -89,7 +89,8 @@ async def _create_then_answer(
 
 @dataclass(slots=True)
 class _Answer:
-    """One request being answered; ``failed`` says why topics could not be created."""
+    """The response to one request; ``failed`` has the errors of topics that could not be
+    created."""
 
     state: BrokerState
     request: MetadataRequest
@@ -98,7 +99,7 @@ class _Answer:
 
     @property
     def image(self) -> MetadataImage:
-        """The image in force now; another one after a topic was created."""
+        """The current image; a new one after a topic was created."""
         return self.state.image
 
     def may_describe(self, name: str, *, quiet: bool = False) -> bool:
@@ -112,14 +113,14 @@ class _Answer:
             raise KafkaError(CODES["TOPIC_AUTHORIZATION_FAILED"], name)
 
     def asked(self, asked: MetadataRequestTopic) -> MetadataResponseTopic:
-        """One topic asked for by name, or by id from v12 on."""
+        """One requested topic: by name, or from v12 on by id."""
         name = asked.name
         if self.call.version < _FIRST_BY_ID and (name is None or asked.topic_id != ZERO_UUID):
             return _refused("INVALID_REQUEST", name or "")
         if name is None:
             name = self.image.names_by_id.get(asked.topic_id)
             if name is None or not self.may_describe(name):
-                # Ids are no secret (Kafka answers so), the name that belongs to one is.
+                # Ids are no secret (Kafka answers so, too), but the name of an id is.
                 why = "UNKNOWN_TOPIC_ID" if name is None else "TOPIC_AUTHORIZATION_FAILED"
                 return MetadataResponseTopic(
                     error_code=CODES[why], name=None, topic_id=asked.topic_id
@@ -130,7 +131,7 @@ class _Answer:
         return self._unknown(name) if topic is None else self.described(topic)
 
     def described(self, topic: TopicImage) -> MetadataResponseTopic:
-        """A topic that is there and may be described."""
+        """A topic that exists and that the client may describe."""
         bits = OPERATIONS_UNKNOWN
         if self.request.include_topic_authorized_operations:
             bits = self._bits(ResourceType.TOPIC, topic.name)
@@ -187,7 +188,7 @@ class _Answer:
         )
 
     def _unknown(self, name: str) -> MetadataResponseTopic:
-        """Why a topic is not there. LEADER_NOT_AVAILABLE makes every client ask again."""
+        """The error for an unknown topic. LEADER_NOT_AVAILABLE makes every client retry."""
         error = self.failed.get(name)
         if error is None:
             try:

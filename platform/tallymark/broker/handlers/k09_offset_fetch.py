@@ -47,7 +47,7 @@ _Topics = Sequence[OffsetFetchRequestTopic] | None
 def handle(
     state: BrokerState, request: OffsetFetchRequest, call: Call
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """Look up every group asked for by itself."""
+    """Look up each requested group by itself."""
     if call.version < _FIRST_WITH_GROUPS:
         code, topics = _look_up(state, request.group_id, request.topics, call)
         return OffsetFetchResponse(topics=topics, error_code=code)

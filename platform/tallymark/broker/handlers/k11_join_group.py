@@ -40,7 +40,7 @@ _FIRST_WITH_REQUIRED_ID: Final = 4
 _FIRST_WITH_NULL_PROTOCOL: Final = 7
 _FIRST_WITH_SKIPPED_ASSIGNMENT: Final = 9
 _LONGEST_PREFIX: Final = 255
-"""A member id begins with the client's name for itself, which may be 32 KiB long."""
+"""A member id begins with the client id, which may be 32 KiB long."""
 
 
 def handle(
@@ -81,7 +81,7 @@ def _join(request: JoinGroupRequest, call: Call) -> Join:
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=max(rebalance_timeout_ms, 0),
         protocol_type=request.protocol_type,
-        # Copies: what was decoded are views of the request, which would be held with them.
+        # Copies: the decoded fields are views of the request, and would keep all of it in memory.
         protocols=tuple((each.name, bytes(each.metadata)) for each in request.protocols),
         must_know_id=call.version >= _FIRST_WITH_REQUIRED_ID,
         may_skip_assignment=call.version >= _FIRST_WITH_SKIPPED_ASSIGNMENT,

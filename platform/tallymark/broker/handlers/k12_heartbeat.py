@@ -19,7 +19,7 @@ from tallymark.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(state: BrokerState, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
-    """Begin the member's session anew."""
+    """Restart the member's session timeout."""
     try:
         shard = authorized_shard(state, call.connection, Operation.READ, request.group_id)
     except KafkaError as error:

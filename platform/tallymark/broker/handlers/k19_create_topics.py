@@ -70,7 +70,7 @@ async def handle(
 
 
 def _partitions(state: BrokerState, topic: CreateTopicsRequestTopic) -> int:
-    """How many are asked for, as far as that makes sense."""
+    """The requested number of partitions, checked."""
     default = state.settings.num_partitions
     return len(topic.assignments) or (topic.num_partitions if topic.num_partitions > 0 else default)
 
@@ -139,7 +139,7 @@ def _configs(topic: CreateTopicsRequestTopic) -> dict[str, str]:
 
 
 def _assignment(topic: CreateTopicsRequestTopic) -> Sequence[Sequence[int]] | None:
-    """Replicas by partition where the client places them by hand."""
+    """The replicas of each partition if the client assigns them; else None."""
     if not topic.assignments:
         if topic.replication_factor not in (-1, 1):
             raise KafkaError(

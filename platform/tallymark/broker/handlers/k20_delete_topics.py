@@ -41,7 +41,7 @@ _FIRST_WITH_DISABLED = 3
 async def handle(
     state: BrokerState, request: DeleteTopicsRequest, call: Call
 ) -> DeleteTopicsResponse:
-    """Each is checked by itself, in the order of the request; what may go goes all at once."""
+    """Check each topic by itself, in the order of the request; delete all allowed ones at once."""
     asked = request.topics
     if call.version < _FIRST_WITH_IDS:
         asked = [DeleteTopicsRequestTopic(name=name) for name in request.topic_names]
@@ -62,10 +62,10 @@ async def handle(
 async def _delete(
     state: BrokerState, names: Sequence[str], timeout_ms: int
 ) -> Mapping[str, KafkaError]:
-    """Those that were not deleted, and why."""
+    """The topics that were not deleted, and their errors."""
     try:
         return await state.timed_changes.within(timeout_ms, state.cluster.delete_topics(names))
-    except KafkaError as error:  # some may be gone all the same, and those are
+    except KafkaError as error:  # some may have been deleted all the same
         return {name: error for name in names if name in state.image.topics}
 
 
@@ -78,7 +78,7 @@ def _with(answer: DeleteTopicsResponseTopic, error: KafkaError | None) -> Delete
 def _checked(
     state: BrokerState, asked: DeleteTopicsRequestTopic, call: Call, twice: set[str]
 ) -> DeleteTopicsResponseTopic:
-    """The topic with its id, or why it may not be deleted."""
+    """The topic with its id, or with the error by which it is not deleted."""
     name, topic_id = asked.name, asked.topic_id
     try:
         if not state.settings.delete_topic_enable:
@@ -105,7 +105,8 @@ def _checked(
 
 
 def _name(state: BrokerState, asked: DeleteTopicsRequestTopic, call: Call) -> str:
-    """The name of what shall go. A name that the client may not see is not in the error either."""
+    """The name of the topic to delete. The error does not contain a name that the client may not
+    see, either."""
     if asked.name is not None:
         if asked.topic_id != ZERO_UUID:
             raise KafkaError(CODES["INVALID_REQUEST"], "a name and an id for one topic")
@@ -119,7 +120,7 @@ def _name(state: BrokerState, asked: DeleteTopicsRequestTopic, call: Call) -> st
 
 
 def _meant_twice(state: BrokerState, asked: Sequence[DeleteTopicsRequestTopic]) -> set[str]:
-    """Topics that the request means more than once, by name or by id."""
+    """Topics that the request contains more than once, by name or by id."""
     names = Counter(
         topic.name if topic.name is not None else state.image.names_by_id.get(topic.topic_id)
         for topic in asked

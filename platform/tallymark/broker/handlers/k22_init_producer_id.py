@@ -29,7 +29,7 @@ from tallymark.protocol.messages import InitProducerIdRequest, InitProducerIdRes
 def handle(
     state: BrokerState, request: InitProducerIdRequest, call: Call
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    """Give the next id out."""
+    """Return the next id."""
     if request.transactional_id is None:
         if not _may_write(state, call.connection):
             return _refused(CODES["CLUSTER_AUTHORIZATION_FAILED"])

@@ -29,7 +29,7 @@ from tallymark.protocol.messages import (
 def handle(
     state: BrokerState, request: OffsetForLeaderEpochRequest, call: Call
 ) -> OffsetForLeaderEpochResponse:
-    """Look every partition up by itself."""
+    """Look up each partition by itself."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochResponseTopic(

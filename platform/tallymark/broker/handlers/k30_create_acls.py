@@ -27,7 +27,7 @@ from tallymark.protocol.messages import (
 
 
 async def handle(state: BrokerState, request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
-    """Store all that make sense at once."""
+    """Store all valid entries at once."""
     who, security = call.connection, state.security
     try:
         require(state.authorizer, who, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)

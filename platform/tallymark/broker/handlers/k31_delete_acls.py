@@ -29,7 +29,7 @@ from tallymark.protocol.messages import (
 
 
 async def handle(state: BrokerState, request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
-    """Remove all that is meant at once."""
+    """Remove all matching entries at once."""
     who, security = call.connection, state.security
     try:
         require(state.authorizer, who, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)

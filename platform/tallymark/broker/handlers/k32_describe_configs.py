@@ -48,8 +48,8 @@ from tallymark.protocol.messages import (
 async def handle(
     state: BrokerState, request: DescribeConfigsRequest, call: Call
 ) -> DescribeConfigsResponse:
-    """Each resource by itself. One that is named again gets an error: else a small request could
-    ask for a huge answer."""
+    """Each resource by itself. One that is named twice gets an error: otherwise a small request
+    could cause a huge answer."""
     seen: set[tuple[int, str]] = set()
     results: list[DescribeConfigsResponseResult] = []
     async for asked in in_turns(request.resources):

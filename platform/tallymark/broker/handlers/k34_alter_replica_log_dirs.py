@@ -43,8 +43,8 @@ class _Target(NamedTuple):
 async def handle(
     state: BrokerState, request: AlterReplicaLogDirsRequest, call: Call
 ) -> AlterReplicaLogDirsResponse:
-    """The disks are asked in a thread. A partition named for several directories counts for the
-    last one, as with Kafka."""
+    """Read the disks in a thread, then answer. A partition that is named for several directories
+    counts for the last one, as in Kafka."""
     wanted = {
         (topic.name, index): asked.path
         for asked in request.dirs
@@ -73,7 +73,7 @@ def _targets(found: Iterable[DirInfo]) -> dict[str, _Target]:
 
 
 def _outcome(state: BrokerState, targets: Mapping[str, _Target], key: Key, path: str) -> int:
-    """What comes of one move, as a code."""
+    """The error code for one move."""
     target = targets.get(path.rstrip("/") or path)
     if target is None:
         return CODES["LOG_DIR_NOT_FOUND"]

@@ -32,7 +32,7 @@ from tallymark.protocol.messages import (
 async def handle(
     state: BrokerState, request: DescribeLogDirsRequest, call: Call
 ) -> DescribeLogDirsResponse:
-    """The disks are asked in a thread."""
+    """Read the disks in a thread, then answer."""
     may = state.authorizer.may
     if not may(call.connection, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=CODES["CLUSTER_AUTHORIZATION_FAILED"], results=[])

@@ -68,7 +68,8 @@ async def handle(
 def _check(
     state: BrokerState, asked: CreatePartitionsRequestTopic, call: Call
 ) -> Sequence[Sequence[int]] | None:
-    """Raise what is wrong with it; the placement of the new partitions by hand, or None."""
+    """Raise an error for an invalid request; else return the replicas that the client assigns to
+    the new partitions, or None."""
     require(state.authorizer, call.connection, Operation.ALTER, ResourceType.TOPIC, asked.name)
     check_not_own(asked.name)
     topic, assignment = topic_of(state, asked.name), None

@@ -40,7 +40,7 @@ _NOT_NEEDED: Final = CODES["ELECTION_NOT_NEEDED"]
 async def handle(
     state: BrokerState, request: ElectLeadersRequest, call: Call
 ) -> ElectLeadersResponse:
-    """At once. Of a refused request every partition has the error, as with Kafka."""
+    """Answer at once. If the request is refused, every partition has the error, as in Kafka."""
     try:
         cluster = ResourceType.CLUSTER
         require(state.authorizer, call.connection, Operation.ALTER, cluster, CLUSTER_NAME)
@@ -77,7 +77,7 @@ def _asked(state: BrokerState, request: ElectLeadersRequest) -> Iterable[ElectLe
 
 
 def _election(state: BrokerState, topic: str, index: int, kind: int) -> int:
-    """What comes of an election, as a code."""
+    """The error code for one election."""
     known = state.image.topics.get(topic)
     if known is None or not 0 <= index < len(known.partitions):
         return CODES["UNKNOWN_TOPIC_OR_PARTITION"]

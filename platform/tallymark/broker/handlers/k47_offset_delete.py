@@ -57,7 +57,7 @@ def handle(state: BrokerState, request: OffsetDeleteRequest, call: Call) -> Offs
 def _refusals(
     state: BrokerState, request: OffsetDeleteRequest, call: Call
 ) -> Iterator[tuple[_Place, int]]:
-    """What is wrong with each partition before the group is asked; 0 for nothing."""
+    """The error code of each partition, before the group is checked; 0 for none."""
     may = state.authorizer.may
     for topic in request.topics:
         allowed = may(call.connection, Operation.READ, ResourceType.TOPIC, topic.name)
@@ -72,7 +72,7 @@ def _refusals(
 
 
 def _delete(shard: GroupShard, request: OffsetDeleteRequest, codes: dict[_Place, int]) -> int:
-    """Delete what is not refused yet; ``codes`` then says how that went."""
+    """Delete the offsets that are not refused yet; stores each error code in ``codes``."""
     places = [place for place, code in codes.items() if not code]
     try:
         error_code, results = shard.delete_offsets(request.group_id, places)

@@ -28,8 +28,8 @@ from tallymark.protocol.messages import (
 async def handle(
     state: BrokerState, request: DescribeProducersRequest, call: Call
 ) -> DescribeProducersResponse:
-    """Each partition by itself. One that is named again gets an error: else a small request could
-    ask for a huge answer."""
+    """Each partition by itself. One that is named twice gets an error: otherwise a small request
+    could cause a huge answer."""
     seen: set[tuple[str, int]] = set()
     answers: list[list[DescribeProducersResponsePartition]] = [[] for _ in request.topics]
     topics = [

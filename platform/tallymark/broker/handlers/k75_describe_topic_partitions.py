@@ -32,7 +32,8 @@ from tallymark.protocol.messages import (
 from tallymark.protocol.schema import ZERO_UUID
 
 MOST_PARTITIONS: Final = 2000
-"""Of one page, whatever is asked for (Kafka's ``max.request.partition.size.limit``)."""
+"""Most partitions of one page, whatever the request's limit (Kafka's
+``max.request.partition.size.limit``)."""
 
 
 async def handle(
@@ -69,7 +70,8 @@ async def handle(
 async def _page(
     state: BrokerState, call: Call, places: Iterable[tuple[TopicImage, int]], limit: int
 ) -> tuple[list[DescribeTopicPartitionsResponseTopic], DescribeTopicPartitionsCursor | None]:
-    """Topics from their first partition each, ``limit`` partitions at most; where the rest is."""
+    """One page: topics, each from its first partition on, with at most ``limit`` partitions; and
+    the cursor to the rest."""
     page: list[DescribeTopicPartitionsResponseTopic] = []
     left = limit
     async for topic, first in in_turns(places):
@@ -84,7 +86,7 @@ async def _page(
 
 
 def _refusal(state: BrokerState, call: Call, name: str, *, quiet: bool) -> int:
-    """Why the topic is not described, as an error code; 0 where it is."""
+    """The error code by which the topic is not described; 0 if it is."""
     kind = ResourceType.TOPIC
     if not state.authorizer.may(call.connection, Operation.DESCRIBE, kind, name, quiet=quiet):
         return CODES["TOPIC_AUTHORIZATION_FAILED"]

@@ -1,5 +1,5 @@
-"""What a broker does when the image of the cluster changes: it opens, leads and leaves logs.
+"""Applies a new image of the cluster: the broker opens the logs it must lead, and leaves others.
 
-Read :mod:`.apply_image` first: it decides what to open and to leave. :mod:`.open_logs` does the
-slow part, which reads disks, in threads.
+Read :mod:`.apply_image` first: it decides which logs to open and to leave. :mod:`.open_logs` does
+the slow part, which reads disks, in threads.
 """

@@ -1,4 +1,4 @@
-"""Making the partitions of this broker fit the image of the cluster."""
+"""Makes the partitions of this broker match the image of the cluster."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ log = logging.getLogger(__name__)
 
 
 class Leadership:
-    """Opens what this broker is to lead, deletes what is gone, puts the image in force.
+    """Opens the logs that this broker must lead, deletes those of deleted topics, and makes the
+    image the current one.
 
-    :meth:`apply` is called by one caller at a time. It looks only at topics that are other objects
-    than in the image before, so a change costs what has changed. The disk is waited for in a
-    thread; the table of partitions changes on the loop only. ``preparers`` are the partitions'.
+    :meth:`apply` is called by one caller at a time. It compares topics by object identity with the
+    image before, so its cost depends only on what has changed. Threads wait for the disk; the table
+    of partitions changes on the loop only. ``preparers`` are those of the partitions.
     """
 
     def __init__(
@@ -62,8 +63,8 @@ class Leadership:
         self._stopping = False
 
     async def apply(self, image: MetadataImage) -> None:
-        """Act by ``image``. Partitions are open before the image says that we lead them, and
-        said to be gone before their files go."""
+        """Apply ``image``. Partitions are opened before clients see that we lead them, and clients
+        see that they are deleted before their files are deleted."""
         before = self._partitions.image
         changed, missing, gone = _difference(before, image)
         self._withdraw([*missing, *changed], image, gone)
@@ -72,8 +73,8 @@ class Leadership:
         self._partitions.image = image
         self._partitions.forget_offline(image)
         if changed or gone:
-            # In the same turn: a commit on a topic that came again under its name must find those
-            # on the old one forgotten, not go with them.
+            # In the same turn: the offsets of a deleted topic must be deleted before the first
+            # commit on a new topic of the same name, which would otherwise be deleted with them.
             self._note_topics(before, image, gone)
         await self._delete_logs(gone)
         self._applied_once = True
@@ -81,7 +82,7 @@ class Leadership:
     def _withdraw(
         self, topics: Iterable[TopicImage], image: MetadataImage, gone: set[UUID]
     ) -> None:
-        """Lead no more what is gone or another's."""
+        """Stop leading partitions that are deleted or that another broker leads."""
         known = self._partitions.image.topics
         for name in {topic.name for topic in topics if topic.name in known}:
             after = image.topics.get(name)
@@ -97,7 +98,7 @@ class Leadership:
                 self._partitions.remove(partition, deleted=partition.topic_id in gone)
                 self._group_shards.give_up(partition)
                 if partition.topic_id in gone:
-                    # At once, so that a fetch woken by this gets the error of a topic that is gone.
+                    # At once, so that a fetch woken by this gets the error of a deleted topic.
                     self._partitions.image = self._partitions.image.without_topic(name)
 
     def _to_open(
@@ -113,7 +114,7 @@ class Leadership:
                     yield PartitionToOpen(topic, index, self._applied_once and index >= known)
 
     def _offline(self, image: MetadataImage) -> Iterable[PartitionToOpen]:
-        """What could not be opened before is tried again with every image."""
+        """Partitions that could not be opened before; they are tried again with every image."""
         for name, index in self._partitions.offline():
             topic = image.topics.get(name)
             if (
@@ -124,7 +125,8 @@ class Leadership:
                 yield PartitionToOpen(topic, index, False)
 
     async def stop(self) -> None:
-        """Load no more, remove no more files: what is left of them goes at the next start."""
+        """Stop loading groups and removing files; the remaining files are removed at the next
+        start."""
         self._stopping = True
         if self._removing is not None:
             await asyncio.gather(self._removing, return_exceptions=True)
@@ -133,7 +135,7 @@ class Leadership:
         await asyncio.gather(*self._loading, return_exceptions=True)
 
     async def _open(self, wanted: list[PartitionToOpen]) -> None:
-        """Open, become leader, and note the epoch: each step for all partitions at once."""
+        """Open, become leader, and store the epoch: each step for all partitions at once."""
         wanted = list({(each.topic.name, each.index): each for each in wanted}.values())
         if not wanted:
             return
@@ -154,7 +156,7 @@ class Leadership:
         for failure in failed:
             name, index = failure.wanted.topic.name, failure.wanted.index
             known = self._offline_logged.get((name, index)) == str(failure.error)
-            level = logging.DEBUG if known else logging.ERROR  # it is tried with every image
+            level = logging.DEBUG if known else logging.ERROR  # it fails with every image
             log.log(level, "partition offline partition=%s-%d: %s", name, index, failure.error)
             self._offline_logged[name, index] = str(failure.error)
             self._partitions.set_offline(name, index, str(failure.error))
@@ -191,7 +193,7 @@ class Leadership:
             self._load(partition)
 
     def _configure(self, changed: Iterable[TopicImage], before: MetadataImage) -> None:
-        """Topics whose configs are others now: their logs go by them at once."""
+        """Apply changed configs of topics to their logs at once."""
         for topic in changed:
             had = before.topics.get(topic.name)
             if had is None or had.configs == topic.configs:
@@ -204,8 +206,8 @@ class Leadership:
             log.info("topic configured name=%s configs=%s", topic.name, dict(topic.configs))
 
     def take_settings(self, settings: BrokerSettings) -> None:
-        """The broker's settings are others now: every log whose topic does not set them by itself
-        goes by them at once."""
+        """Apply changed settings of the broker at once to every log whose topic does not override
+        them."""
         self._opener.settings = settings
         made: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         for partition in self._partitions:
@@ -218,7 +220,7 @@ class Leadership:
             partition.log.config = made[key]
 
     def _load(self, partition: Partition) -> None:
-        """Replay committed offsets beside everything else; commits wait for it with an error."""
+        """Replay committed offsets in the background; until then commits get a retriable error."""
         task = asyncio.create_task(self._group_shards.take(partition), name=f"load {partition}")
         self._loading.add(task)
         task.add_done_callback(self._loaded)
@@ -229,9 +231,9 @@ class Leadership:
             log.error("committed offsets cannot be read", exc_info=error)
 
     async def sweep_strays(self, delete: bool) -> None:
-        """At a start: logs that belong to no topic. Those of topics that are known to be deleted
-        (while this broker was down, or before it was done) go. Of the others it may be the image
-        that is wrong, where it comes from elsewhere: their files stay and are logged, unless
+        """At a start: handle logs that belong to no topic. Logs of topics that are known to be
+        deleted (while this broker was down, or before it had finished) are deleted. For the others
+        the image may be wrong, if it comes from elsewhere: their files are kept and logged, unless
         ``delete``."""
         image = self._partitions.image
         deleted = await self._cluster.deleted_here()
@@ -250,14 +252,15 @@ class Leadership:
         await self._delete_by_key(doomed, set(deleted))
 
     async def _delete_logs(self, gone: set[UUID]) -> None:
-        """By topic id, led or not: while the nodes of a topic with very many partitions go in
-        steps, an image taken in between has the topic without its leaders."""
+        """Delete logs by topic id, led or not: the nodes of a topic with very many partitions are
+        deleted in steps, and an image read meanwhile has the topic without its leaders."""
         if gone:
             doomed = [key for key in self._manager if self._manager.topic_id(*key) in gone]
             await self._delete_by_key(doomed, gone)
 
     async def _delete_by_key(self, doomed: list[LogKey], gone: set[UUID]) -> None:
-        """A disk that is away may have more of them: then the list is kept for the next start."""
+        """Delete these logs. A disk that is not available may have more of them: then the list is
+        kept for the next start."""
         done = await asyncio.to_thread(self._opener.delete, doomed)
         if self._removing is None or self._removing.done():
             self._removing = asyncio.create_task(self._remove_files(), name="remove files")
@@ -269,8 +272,7 @@ class Leadership:
             await asyncio.to_thread(self._manager.remove_deleted, lambda: self._stopping)
 
     def _note_topics(self, before: MetadataImage, image: MetadataImage, gone: set[UUID]) -> None:
-        """One line for every topic that came or went; the offsets committed on those that went
-        are forgotten."""
+        """Log every created or deleted topic; delete the offsets committed on deleted ones."""
         for topic in before.topics.values():
             if topic.topic_id not in gone:
                 continue
@@ -291,8 +293,8 @@ class Leadership:
 def _difference(
     before: MetadataImage, image: MetadataImage
 ) -> tuple[list[TopicImage], list[TopicImage], set[UUID]]:
-    """Topics that are new or other objects now; those of names that are no more; the ids that are
-    no more (of those, and of topics that were created again)."""
+    """Topics that are new or changed; topics whose names no longer exist; ids that no longer exist
+    (those of the latter, and of topics that were created again)."""
     if image.topics is before.topics:
         return [], [], set()
     changed = [t for t in image.topics.values() if before.topics.get(t.name) is not t]

@@ -1,5 +1,5 @@
-"""Opening the logs of partitions that this broker is to lead. All of it blocks: many at a time in
-one thread, since a thread's turn for each of ten thousand would take longer than the work."""
+"""Opens the logs of partitions that this broker must lead. All of it blocks. One thread opens many
+logs: to start a thread's task for each of ten thousand would take longer than the work."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tallymark.log.disk.partition_folder import LogKey
 log = logging.getLogger(__name__)
 
 _FLUSHERS: Final = 8
-"""Threads that note new epochs: each note is two fsyncs, and a file system does many at once."""
+"""Threads that store new epochs: each takes two fsyncs, and a file system does many at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionToOpen:
-    """A partition to be opened; ``is_new``: the topic has it since this very image."""
+    """A partition to open; ``is_new``: it appeared in the topic with this image."""
 
     topic: TopicImage
     index: int
@@ -37,7 +37,7 @@ class PartitionToOpen:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Its log, and on what grounds we claim to lead it."""
+    """An opened log, and the claim with which this broker becomes its leader."""
 
     wanted: PartitionToOpen
     log: Log
@@ -46,7 +46,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a partition cannot be led; ``error`` was not logged yet."""
+    """A partition that cannot be led; ``error`` has not been logged yet."""
 
     wanted: PartitionToOpen
     error: TallymarkError
@@ -59,12 +59,12 @@ class LogOpener:
         self, settings: BrokerSettings, manager: LogManager, now_ms: Callable[[], int]
     ) -> None:
         self.settings = settings
-        """Those in force."""
+        """The current settings."""
         self._manager = manager
         self._now_ms = now_ms
 
     def open(self, wanted: Sequence[PartitionToOpen]) -> tuple[list[Opened], list[Failed]]:
-        """The logs of the partitions, new ones where there are none."""
+        """The logs of the partitions; creates those that do not exist."""
         opened: list[Opened] = []
         failed: list[Failed] = []
         topics = {each.topic.name: each.topic for each in wanted}
@@ -79,7 +79,7 @@ class LogOpener:
     def start_epochs(
         self, started: Sequence[tuple[Opened, int]]
     ) -> list[tuple[Opened, int] | Failed]:
-        """Let each log be in its epoch, durably; costs nothing where it is already."""
+        """Set each log's leader epoch, durably; costs nothing where it is set already."""
         new = [each for each in started if each[1] != each[0].claim.log_epoch]
         rest = [each for each in started if each[1] == each[0].claim.log_epoch]
         outcomes = [_start_epoch(each) for each in rest]
@@ -89,8 +89,8 @@ class LogOpener:
             return outcomes + list(pool.map(_start_epoch, new))
 
     def config_of(self, topic: TopicImage) -> LogConfig:
-        """How the topic's logs behave. What is stored may have been written by another kind of
-        broker: a strange setting must not take the partition down."""
+        """The configuration of the topic's logs. Another kind of broker may have written the stored
+        configs: an unknown value must not make the partition unavailable."""
         known = understood(topic.configs)
         if len(known) != len(topic.configs):
             strange = sorted(set(topic.configs) - set(known))
@@ -98,8 +98,8 @@ class LogOpener:
         return log_config(self.settings, known)
 
     def delete(self, partitions: Iterable[LogKey]) -> bool:
-        """Delete logs; those that cannot be deleted now are deleted at a next start. Whether all of
-        them are gone."""
+        """Delete logs; those that cannot be deleted now are deleted at a later start. Returns
+        whether all of them are deleted."""
         failed = self._manager.delete_all(partitions)
         for key, error in failed.items():
             log.error("log not deleted partition=%s: %s", key, error)
@@ -123,7 +123,7 @@ class LogOpener:
             )
         opened = self._manager.create(topic.name, index, topic.topic_id, self._now_ms())
         opened.config = config
-        # A log that is gone though the partition is not new has lost what was read from it.
+        # If a partition is not new and its log is missing, records that were read are lost.
         intact = opened.recovered is None and (had_one or wanted.is_new)
         told = topic.partitions[index].leader_epoch
         claim = LeadershipClaim(topic.name, index, told, opened.next_epoch - 1, intact)

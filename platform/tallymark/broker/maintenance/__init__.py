@@ -1,6 +1,6 @@
-"""What runs beside requests: retention, flushing and compaction.
+"""Background work of a broker: retention, flushing and compaction.
 
 Read :mod:`.housekeeping` first. Then compaction: :mod:`.cleaner` chooses a log,
-:mod:`.cleaner_turns` shares out time and memory, :mod:`.cleaner_process` does the work and
-:mod:`.cleaner_offsets` remembers how far each log is clean.
+:mod:`.cleaner_turns` divides time and memory, :mod:`.cleaner_process` does the work and
+:mod:`.cleaner_offsets` stores up to which offset each log is clean.
 """

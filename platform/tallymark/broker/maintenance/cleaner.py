@@ -1,10 +1,10 @@
-"""The cleaner: looks for compacted logs with much to remove, has them compacted, and puts the new
-segments in their place while the log goes on.
+"""The cleaner: finds the compacted logs with the most to remove, lets the worker compact them, and
+replaces their segments while the logs are in use.
 
 Of all logs the one with the greatest dirty ratio comes first, overdue ones before it
 (``max.compaction.lag.ms``). Several may be under way, in turns
 (:mod:`tallymark.broker.maintenance.cleaner_turns`). The event loop only decides and exchanges lists
-(:mod:`tallymark.log.compaction.swap`); reading and writing is the worker's, syncs are a thread's.
+(:mod:`tallymark.log.compaction.swap`); the worker reads and writes, a thread does the syncs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _RETRY_MS: Final = 60_000
-"""A log whose compaction failed is left alone so long: the next one may be fine."""
+"""A log whose compaction failed is not tried again for so long, so that others get their turn."""
 
 
 class _Filthy(NamedTuple):
@@ -54,7 +54,7 @@ class _Filthy(NamedTuple):
 
 class Cleaner:
     """The background task of one broker, between :meth:`start` and :meth:`stop`. ``logs`` are all
-    that were there when the broker started."""
+    logs that existed when the broker started."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Cleaner:
     ) -> None:
         self._partitions = partitions
         self.settings = settings
-        """Those in force; the next compaction goes by them."""
+        """The current settings; the next compaction uses them."""
         self._now_ms = now_ms
         self._counts = counts or UpkeepMetrics()
         self._points = CleanPoints(files, logs)
@@ -80,13 +80,13 @@ class Cleaner:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, unless the settings say that nothing is to be cleaned."""
+        """Begin, unless the cleaner is disabled in the settings."""
         if self.settings.log_cleaner_enable:
             self._task = asyncio.create_task(self._run())
             self._task.add_done_callback(_ended)
 
     async def stop(self) -> None:
-        """End; a compaction under way is given up."""
+        """End; a running compaction is aborted."""
         if self._task is not None:
             self._task.cancel()
             self._worker.kill()
@@ -105,7 +105,7 @@ class Cleaner:
                 await asyncio.sleep(max(self._look_at - time.monotonic(), 0))
 
     async def _look(self) -> None:
-        """Begin with the filthiest log, if there is one of a topic that has none under way."""
+        """Begin to compact the filthiest log of all topics without a running compaction."""
         busy = self._turns.topics
         logs = [each.log for each in self._partitions if each.log.config.compact]
         others = [each for each in logs if key_of(each.name).topic not in busy]
@@ -117,7 +117,7 @@ class Cleaner:
             self._turns.begin(*filthiest, memory)
 
     def _filthiest(self, logs: Sequence[Log]) -> _Filthy | None:
-        """In a thread."""
+        """The filthiest log; runs in a thread."""
         now_ms = self._now_ms()
         found: list[_Filthy] = []
         for each in logs:
@@ -144,7 +144,7 @@ class Cleaner:
             if isinstance(step, Summary):
                 await self._finish(run, step)
         except CompactionFailedError as error:
-            # It may have been deleted, or retention was at it, under the worker's hands.
+            # The log may have been deleted, or shortened by retention, while the worker read it.
             if not target.is_closed and target.segment_start == run.segment_start:
                 self._fail(target, str(error), for_good=error.damaged)
         except KafkaError as error:
@@ -168,12 +168,12 @@ class Cleaner:
         return await self._in_thread(partial(self._worker.begin, task))
 
     async def _goes_on(self, run: Run, step: Cleaned | Paused) -> bool:
-        """Whether the log is still what it was when the compaction began."""
+        """Whether the log is still as it was when the compaction began, so that it may continue."""
         if isinstance(step, Cleaned):
             there = await self._put_in_place(run.log, step)
         else:
             there = not run.log.is_closed and run.log.segment_start == run.segment_start
-        if not there:  # retention was faster; what is there now is looked at anew
+        if not there:  # retention has removed segments meanwhile; begin again
             await self._in_thread(partial(self._worker.drop, run.directory))
         return there
 
@@ -195,7 +195,7 @@ class Cleaner:
     async def _put_in_place(self, target: Log, cleaned: Cleaned) -> bool:
         job = Swap(target, cleaned)
         await self._in_thread(job.prepare)
-        # From here to the exchange nothing may come between on the loop but what exchange() sees.
+        # From here to the exchange nothing else may run on the loop that exchange() does not see.
         if job.exchange():
             await asyncio.shield(self._in_thread(job.finish))
             return True
@@ -227,7 +227,7 @@ def _log_compacted(target: Log, dirt: Dirt, done: Summary, seconds: float) -> No
 
 
 def _log_kept_whole(target: Log, done: Summary) -> None:
-    """Once for each batch, though every compaction meets them again."""
+    """Log the batches that are kept whole: each once, though every compaction finds them again."""
     log.warning(
         "partition=%s keeps %d batches as they are, whatever replaces their records: %d do not "
         "decode, %d hold more than is unpacked; the last one is at offset %d",
@@ -240,6 +240,6 @@ def _log_kept_whole(target: Log, done: Summary) -> None:
 
 
 def _ended(task: asyncio.Task[None]) -> None:
-    """A background task that dies must be heard of."""
+    """Log the error of a background task that died."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.critical("the cleaner died", exc_info=error)

@@ -1,4 +1,5 @@
-"""Up to where each log of this broker is clean, in memory and in the data directories."""
+"""The offset up to which each log of this broker is clean, in memory and in the data
+directories."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ UNKNOWN: Final = -1
 class CleanPoints:
     """Log -> first dirty offset, :data:`UNKNOWN` before its first compaction.
 
-    Kept by log, not by name: of a topic that was deleted and made again nothing is clean.
+    The key is the log, not its name: a topic that was deleted and created again is all dirty.
     """
 
     def __init__(self, files: Files, logs: Iterable[Log]) -> None:
@@ -40,11 +41,12 @@ class CleanPoints:
         return self._points.get(target, UNKNOWN)
 
     def move(self, target: Log, offset: int) -> None:
-        """A compaction has ended there. Owner's thread; then :meth:`save`."""
+        """A compaction has ended at ``offset``. Call it on the owner's thread, then
+        :meth:`save`."""
         self._points[target] = offset
 
     def entries(self, home: str) -> dict[str, int]:
-        """What is to be saved of a data directory: folder name -> offset."""
+        """The entries to save in a data directory: folder name -> offset."""
         return {
             each.name: offset
             for each, offset in self._points.items()
@@ -52,7 +54,8 @@ class CleanPoints:
         }
 
     def save(self, home: str, entries: dict[str, int]) -> None:
-        """Write them. Any thread may. What cannot be written costs work after a restart."""
+        """Write the entries; safe from any thread. If that fails, those logs are compacted again
+        after a restart."""
         try:
             points = {key_of(name): offset for name, offset in entries.items()}
             write_clean_points(self._files, home, points)

@@ -19,8 +19,7 @@ Step: TypeAlias = Cleaned | Paused | Summary
 
 
 class CompactionFailedError(TallymarkError):
-    """The log stays as it is. ``damaged``: it has a batch that is not what was written, so trying
-    again is of no use."""
+    """The log stays as it is. ``damaged``: it has a corrupt batch, so a retry would fail, too."""
 
     def __init__(self, why: str, *, damaged: bool = False) -> None:
         super().__init__(why)
@@ -28,24 +27,25 @@ class CompactionFailedError(TallymarkError):
 
 
 class Worker(Protocol):
-    """Each step blocks, in a thread of the caller's; raises CompactionFailedError, after which that
-    compaction is over. Those of several logs may be under way, each known by its directory."""
+    """Compacts logs step by step. Each step blocks, in a thread of the caller; it may raise
+    CompactionFailedError, which ends that compaction. Several compactions may run side by side,
+    each identified by its log's directory."""
 
     def begin(self, task: CompactionTask) -> Step:
-        """The first new segment of the task, or already its summary; Paused where its turn was
-        over before."""
+        """The first new segment of the task, or its summary if there is none; Paused if the turn
+        ended before."""
         ...
 
     def next(self, directory: str) -> Step:
-        """The next one; the one before is in its place."""
+        """The next segment; the previous one has replaced its originals."""
         ...
 
     def drop(self, directory: str) -> None:
-        """Give that compaction up."""
+        """Abort that compaction."""
         ...
 
     def kill(self) -> None:
-        """For good: a step under way ends as soon as it can. Any thread may."""
+        """Stop for ever: a running step ends as soon as it can. Safe from any thread."""
         ...
 
 
@@ -70,12 +70,12 @@ class ThreadWorker:
         self._steps.answer({"do": "drop", "directory": directory})
 
     def kill(self) -> None:
-        """A step ends by itself."""
+        """Does nothing: a step ends by itself."""
 
 
 class ProcessWorker:
-    """:mod:`tallymark.log.compaction.worker` as a child. It is started by the first task, and dies
-    with this process however that ends: its input ends then."""
+    """:mod:`tallymark.log.compaction.worker` as a child process. The first task starts it. It ends
+    with this process, however that ends, because its input ends then."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[str] | None = None
@@ -129,7 +129,7 @@ class ProcessWorker:
         if child is None:
             return
         child.kill()
-        with suppress(OSError):  # what it was not able to read any more
+        with suppress(OSError):  # buffered bytes that the dead child will not read
             child.__exit__(None, None, None)
 
 

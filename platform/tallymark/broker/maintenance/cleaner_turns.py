@@ -1,9 +1,9 @@
-"""Which compactions are under way, whose turn it is, and how much memory each has. Pure.
+"""Schedules compactions: which ones run, which one is next, and how much memory each has. Pure.
 
-The compaction of a log may take hours, by accident or by intent of a client. So up to
-:data:`MOST` logs are compacted side by side, a turn each, one after the other, and of a topic only
-one: what a topic holds never keeps another one waiting for more than their turns. All of them share
-one budget of memory; each takes three quarters of what is left when it begins::
+The compaction of a log may take hours, by accident or because a client intends it. So up to
+:data:`MOST` logs are compacted in turns, and only one log of a topic: other topics wait at most for
+these turns, whatever a topic contains. All compactions share one budget of memory; each takes three
+quarters of the rest when it begins::
 
     log.cleaner.dedupe.buffer.size   |------------ 1st ------------|--- 2nd ---|3rd|4|
                                                  75 %                  19 %      5 % 1 %
@@ -25,8 +25,8 @@ _LEAST_MAP: Final = 256
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """The compaction of a log. ``directory`` and ``segment_start`` are the log's from when it
-    began; ``seconds`` is what its turns took; ``map_bytes`` is its part of the memory."""
+    """The compaction of a log. ``directory`` and ``segment_start`` are those of the log at its
+    beginning; ``seconds`` is the sum of its turns; ``map_bytes`` is its part of the memory."""
 
     log: Log
     dirt: Dirt
@@ -43,7 +43,7 @@ class Run:
 
 @dataclass(slots=True)
 class Turns:
-    """The compactions under way, the next one first."""
+    """The running compactions, the next one first."""
 
     _runs: deque[Run] = field(default_factory=deque[Run])
 
@@ -52,29 +52,29 @@ class Turns:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may begin."""
+        """Whether another compaction may begin."""
         return len(self._runs) < MOST
 
     @property
     def topics(self) -> set[str]:
-        """The topics that have one under way, and get no second one."""
+        """The topics with a running compaction; they get no second one."""
         return {each.topic for each in self._runs}
 
     def begin(self, target: Log, dirt: Dirt, memory: int) -> None:
-        """One more, whose turn comes first. ``memory``: bytes that all of them may take."""
+        """Add a compaction, which has the next turn. ``memory``: the bytes for all of them."""
         left = max(memory - sum(each.map_bytes for each in self._runs), 0)
         share = max(left - left // 4, _LEAST_MAP)
         run = Run(target, dirt, share, target.directory, target.segment_start)
         self._runs.appendleft(run)
 
     def next(self) -> Run:
-        """Whose turn it is."""
+        """The compaction that has the next turn."""
         return self._runs[0]
 
     def end_turn(self) -> None:
-        """The others come first now."""
+        """End the turn: the compaction goes to the end of the queue."""
         self._runs.rotate(-1)
 
     def end(self, run: Run) -> None:
-        """That one is over."""
+        """The compaction is over."""
         self._runs.remove(run)

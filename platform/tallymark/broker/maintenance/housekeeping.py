@@ -1,5 +1,5 @@
-"""Background work: flushes, recovery points, retention, and the log of disks that failed. Threads
-wait for the disk, so the event loop goes on serving."""
+"""Background work: flushes, recovery points, retention, and log lines about failed disks. Threads
+wait for the disk, so the event loop continues to serve."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tallymark.net.limits.log_rate import LogRate
 log = logging.getLogger(__name__)
 
 _FLUSHES: Final = 4
-"""So many partitions are flushed at a time: a disk does several syncs as fast as one."""
+"""Partitions flushed at a time: a disk does several syncs as fast as one."""
 _TURN: Final = 500
-"""So many partitions are looked over before the event loop gets its turn."""
+"""Partitions checked before the event loop gets its turn."""
 
 
 class Housekeeper:
@@ -52,7 +52,7 @@ class Housekeeper:
         self._tasks: list[asyncio.Task[None]] = []
 
     def want_flush(self, partition: Partition) -> None:
-        """Flush the partition now, not at the tick."""
+        """Flush the partition now, not at the next tick."""
         self._wanted[partition] = None
         self._flush_wanted.set()
 
@@ -65,7 +65,7 @@ class Housekeeper:
             self._tasks.append(task)
 
     async def stop(self) -> None:
-        """End; disk work that is under way is waited for."""
+        """End; waits for disk work that is under way."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -115,14 +115,15 @@ class Housekeeper:
         partition.flushed()
 
     def _log_failure(self, what: str, partition: Partition, error: KafkaError) -> None:
-        """Once in a while: out of descriptors every partition fails at every tick."""
+        """Log a failure at a limited rate: without free descriptors every partition fails at every
+        tick."""
         cause = error.__cause__
         held = self._failures.passes((what, getattr(cause, "errno", None)))
         if held is not None:
             log.error("%s failed partition=%s: %s; repeated=%d", what, partition, error, held)
 
     def _log_failed_folders(self) -> None:
-        """Say once of each disk that failed what was acknowledged and is not known to be on it."""
+        """Log once for each failed disk which acknowledged records may not be on it."""
         for folder, why in self._manager.offline_dirs.items():
             if folder in self._logged:
                 continue
@@ -181,6 +182,6 @@ class Housekeeper:
 
 
 def _ended(task: asyncio.Task[None]) -> None:
-    """A background task that dies must be heard of."""
+    """Log the error of a background task that died."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.critical("a background task of the broker died", exc_info=error)

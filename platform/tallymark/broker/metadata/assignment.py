@@ -1,7 +1,7 @@
-"""Which broker gets which partition. Pure.
+"""Assigns partitions to brokers. Pure.
 
-Every broker that creates a topic computes this from what it has just read, so that the result
-is the same on all of them.
+Every broker that creates a topic computes this from the state that it has just read, so that the
+result is the same on all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tallymark.errors import CODES, KafkaError
 def place(
     partitions: int, load: Mapping[int, int], asked: Sequence[Sequence[int]] | None = None
 ) -> tuple[tuple[int, ...], ...]:
-    """Replicas of each new partition: as ``asked`` where the client says so, else spread.
+    """Replicas of each new partition: ``asked`` where the client assigns them, else spread.
 
     ``load`` has the number of partitions of every live broker. Raises as :func:`spread` and
     :func:`check_assignment`.
@@ -25,8 +25,8 @@ def place(
 def spread(partitions: int, load: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
     """One replica each, round robin over the live brokers, those with the fewest partitions first.
 
-    A topic is spread evenly whatever the load is, since its traffic is its own; what is left over
-    (and the many topics of one partition) goes where the fewest partitions are. Raises
+    A topic is spread evenly whatever the load is, since topics differ in traffic; the remainder
+    (and the many topics of one partition) goes to the brokers with the fewest partitions. Raises
     BROKER_NOT_AVAILABLE without brokers.
     """
     if not load:
@@ -41,10 +41,11 @@ def grow(
     load: Mapping[int, int],
     asked: Sequence[Sequence[int]] | None = None,
 ) -> tuple[tuple[int, ...], ...]:
-    """Replicas of the partitions that a topic of ``there`` partitions needs to have ``count``.
+    """Replicas of the partitions to add to a topic of ``there`` partitions so that it has
+    ``count``.
 
-    Raises INVALID_PARTITIONS unless it grows, INVALID_REPLICA_ASSIGNMENT where ``asked`` is of
-    another number, and what :func:`place` raises.
+    Raises INVALID_PARTITIONS unless it grows, INVALID_REPLICA_ASSIGNMENT where ``asked`` has
+    another number of partitions, and the errors of :func:`place`.
     """
     if count <= there:
         raise KafkaError(
@@ -61,10 +62,10 @@ def grow(
 def check_assignment(
     assignment: Sequence[Sequence[int]], brokers: Mapping[int, int]
 ) -> tuple[tuple[int, ...], ...]:
-    """The assignment a client asks for, if it is possible: one live broker a partition.
+    """The assignment of a client, if it is possible: one live broker for each partition.
 
     Raises INVALID_REPLICATION_FACTOR for more than one replica, INVALID_REPLICA_ASSIGNMENT for a
-    broker that is not there or a partition without one.
+    broker that is not alive or a partition without a broker.
     """
     for index, replicas in enumerate(assignment):
         if len(replicas) > 1:

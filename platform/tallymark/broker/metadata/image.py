@@ -1,6 +1,6 @@
-"""What the cluster looks like: an immutable image of brokers, topics and leaders.
+"""The state of the cluster: an immutable image of brokers, topics and leaders.
 
-Handlers read one image per request; a change makes a new image. Pure.
+Handlers read one image for each request; a change makes a new image. Pure.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ NO_LEADER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """A live broker and where clients reach it: advertised endpoints by the listener's name, the
-    first of them counts where no listener is asked for. ``rack`` is "" for none."""
+    """A live broker and its addresses for clients: advertised endpoints by the listener's name; the
+    first one is used where no listener is named. ``rack`` is "" for none."""
 
     node_id: int
     endpoints: Mapping[str, Endpoint]
     rack: str = ""
 
     def at(self, listener: str = "") -> Endpoint | None:
-        """Where clients of the listener of that name reach this broker, "" the first one; None
-        where it has no such listener. A client that came in through one listener must get addresses
-        of the same one: the others may be out of reach, or want other credentials."""
+        """The endpoint of the listener of that name ("": the first one); None where the broker has
+        no such listener. A client must get addresses of the listener that it is connected to: the
+        others may be out of reach, or need other credentials."""
         return self.endpoints.get(listener or next(iter(self.endpoints), ""))
 
 
@@ -45,7 +45,7 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic; ``partitions[i]`` is partition i. The id is another one after a re-creation."""
+    """A topic; ``partitions[i]`` is partition i. A topic that is created again has a new id."""
 
     name: str
     topic_id: UUID
@@ -54,7 +54,7 @@ class TopicImage:
 
     @property
     def is_internal(self) -> bool:
-        """Whether metadata marks it as the brokers' own."""
+        """Whether metadata responses mark the topic as internal."""
         return self.name == OFFSETS_TOPIC
 
 
@@ -74,8 +74,8 @@ class MetadataImage:
 
     @cached_property
     def names_for_metrics(self) -> Mapping[str, str]:
-        """Topics by their name as metrics often have it, with ``_`` for ``.``; one of those that
-        collide in it."""
+        """Topics by their name in many metrics systems, with ``_`` for ``.``; of topics that
+        collide there, one."""
         return {name.replace(".", "_"): name for name in self.topics}
 
     def leader_of(self, partition: PartitionImage) -> int:

@@ -5,8 +5,9 @@
     topics.json        {"cluster_id": "...", "topics": {name: {"id", "partitions", "configs"}}}
     producer-ids.json  {"next": n}     every id below n may have been given out
 
-Each is replaced as a whole (written aside, fsynced, renamed), so a crash leaves the old or the new
-one. ``topics.json`` is the truth about topics; the folders of partitions are made to fit it.
+Each file is replaced as a whole (written to a temporary file, fsynced, renamed), so a crash leaves
+the old or the new one. ``topics.json`` defines the topics; the folders of partitions are made to
+match it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PRODUCER_ID_BLOCK: Final = 1000
 
 
 class LocalCluster:
-    """The :class:`~tallymark.broker.metadata.port.Cluster` of ``enable.zookeeper=false``.
+    """The :class:`~tallymark.broker.metadata.port.Cluster` for ``enable.zookeeper=false``.
 
     ``folder`` is the broker's first log dir; it must be locked by this process before
     :meth:`join`.
@@ -53,8 +54,8 @@ class LocalCluster:
         self._on_change: OnChange | None = None
 
     async def cluster_id(self) -> str:
-        """Read from ``topics.json``; a new one where there is no such file yet. UserError where
-        there are partitions without it: they must not be taken for left over and deleted."""
+        """The id in ``topics.json``; a new id where there is no such file yet. UserError where
+        there are partitions but no file: they must not be deleted as left over."""
         stored = await asyncio.to_thread(_read, self._files, self._topics_file)
         if stored is None:
             self._image = MetadataImage(_id_of_new_folder(self._files, self._topics_file))
@@ -131,15 +132,15 @@ class LocalCluster:
         return {name: KafkaError(unknown, name) for name in names if name not in there}
 
     async def deleted_here(self) -> Set[uuid.UUID]:
-        """None beyond what ``topics.json`` no longer has: every log of another topic is left over,
-        and goes at the start."""
+        """Always empty: every log whose topic is not in ``topics.json`` is left over, and is
+        deleted at the start."""
         return frozenset()
 
     async def forget_deleted(self, topic_ids: Set[uuid.UUID]) -> None:
-        """There is no list of them."""
+        """Does nothing: there is no list of deleted topics."""
 
     async def lead(self, claims: Sequence[LeadershipClaim]) -> Sequence[int]:
-        """The log itself remembers the epochs; a partition begins with epoch 0."""
+        """The logs store the epochs; a partition begins with epoch 0."""
         return [next_epoch(max(c.log_epoch, 0), c.log_epoch, intact=c.intact) for c in claims]
 
     async def next_producer_id(self) -> int:
@@ -220,7 +221,7 @@ def _image(stored: dict[str, Any], path: str) -> MetadataImage:
 
 
 def _id_of_new_folder(files: Files, topics_file: str) -> str:
-    """A new cluster id, or the one that a first start noted which got no further."""
+    """A new cluster id, or the id that an interrupted first start has stored."""
     folder = os.path.dirname(topics_file)
     names = files.listdir(folder) if files.exists(folder) else []
     if any(parse_folder(name) for name in names if files.is_dir(f"{folder}/{name}")):

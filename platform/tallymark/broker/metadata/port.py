@@ -1,8 +1,8 @@
-"""The port behind which the cluster's truth is kept: ZooKeeper, or this broker's own disk.
+"""The interface to the stored state of the cluster: in ZooKeeper, or on this broker's own disk.
 
-The broker asks here for changes (create, grow, configure, delete, lead) and gets the result as
-a new :class:`~tallymark.broker.metadata.image.MetadataImage`; it then makes its logs fit the
-image. Two implementations: :mod:`~tallymark.broker.metadata.local_cluster` and
+The broker requests changes here (create, grow, configure, delete, lead) and gets the result as a
+new :class:`~tallymark.broker.metadata.image.MetadataImage`; it then makes its logs match the image.
+Two implementations: :mod:`~tallymark.broker.metadata.local_cluster` and
 :mod:`~tallymark.broker.metadata.zookeeper_cluster`.
 """
 
@@ -17,17 +17,17 @@ from tallymark.broker.metadata.image import BrokerImage, MetadataImage
 from tallymark.errors import KafkaError
 
 OnChange = Callable[[MetadataImage], Awaitable[None]]
-"""Called with every new image, one call at a time; has returned when the broker acts by it."""
+"""Called with every new image, one call at a time; returns when the broker has applied it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipClaim:
-    """A partition that this broker is to lead and has opened.
+    """A partition that this broker must lead, and whose log it has opened.
 
-    ``told`` is the leader epoch of the image that said so. ``log_epoch`` is the highest epoch
-    that the log was ever in, -1 before the first; one that a crash has cut off counts too, or a
-    reader could not notice the cut. ``intact``: the log holds all that was ever read from it (it
-    was closed cleanly, or the partition is new).
+    ``told`` is the leader epoch in the image. ``log_epoch`` is the highest epoch that the log ever
+    had, -1 before the first; an epoch that a crash has truncated counts, too, or a reader could not
+    detect the truncation. ``intact``: the log still has every record that was read from it (it was
+    closed cleanly, or the partition is new).
     """
 
     topic: str
@@ -38,10 +38,10 @@ class LeadershipClaim:
 
 
 class Cluster(Protocol):
-    """Where topics, leaders and producer ids are decided and kept. Methods raise KafkaError."""
+    """Decides and stores topics, leaders and producer ids. Methods raise KafkaError."""
 
     async def cluster_id(self) -> str:
-        """The cluster's identity, made at its first start. Comes before :meth:`join`."""
+        """The cluster's id, made at its first start. Called before :meth:`join`."""
         ...
 
     async def join(self, me: BrokerImage, on_change: OnChange) -> None:
@@ -64,23 +64,24 @@ class Cluster(Protocol):
     async def create_partitions(
         self, name: str, count: int, assignment: Sequence[Sequence[int]] | None = None
     ) -> None:
-        """Let a topic have ``count`` partitions; ``assignment`` places the new ones, in order.
-        Returns when this broker's image has them.
+        """Add partitions to a topic until it has ``count``; ``assignment`` has the replicas of the
+        new ones, in order. Returns when this broker's image has them.
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS unless ``count`` is more than there
-        are; INVALID_REPLICA_ASSIGNMENT where the assignment is of another number; what
-        :mod:`~tallymark.broker.metadata.assignment` raises.
+        Raises UNKNOWN_TOPIC_OR_PARTITION; INVALID_PARTITIONS unless ``count`` is more than the
+        present number; INVALID_REPLICA_ASSIGNMENT where the assignment has another number of
+        partitions; the errors of :mod:`~tallymark.broker.metadata.assignment`.
         """
         ...
 
     async def alter_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace all that a topic has of its own; the caller has checked it. Returns when this
-        broker's logs go by it. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Replace all configs of a topic; the caller has checked them. Returns when this broker's
+        logs use them. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         ...
 
     async def delete_topics(self, names: Sequence[str]) -> Mapping[str, KafkaError]:
-        """Delete topics, all with one change of the image; returns when this broker's has them no
-        more. Those that were not deleted come back with the reason: UNKNOWN_TOPIC_OR_PARTITION."""
+        """Delete topics, all with one change of the image; returns when this broker's image no
+        longer has them. The result has the topics that were not deleted, with their errors:
+        UNKNOWN_TOPIC_OR_PARTITION."""
         ...
 
     async def deleted_here(self) -> Set[UUID]:
@@ -89,22 +90,22 @@ class Cluster(Protocol):
         ...
 
     async def forget_deleted(self, topic_ids: Set[UUID]) -> None:
-        """This broker has no partitions of these any more. Never raises: what fails is returned
-        again by :meth:`deleted_here`."""
+        """This broker no longer has partitions of these topics. Never raises: if it fails,
+        :meth:`deleted_here` returns them again."""
         ...
 
     async def lead(self, claims: Sequence[LeadershipClaim]) -> Sequence[int | KafkaError]:
-        """Become the leader of partitions: the leader epoch of each, or why not. See
-        :func:`~tallymark.broker.metadata.leader_epoch.next_epoch` for when it rises."""
+        """Become the leader of partitions; returns the leader epoch of each, or its error.
+        :func:`~tallymark.broker.metadata.leader_epoch.next_epoch` decides when an epoch rises."""
         ...
 
     async def next_producer_id(self) -> int:
-        """A producer id that no one else has or will get."""
+        """A producer id that no other producer has or will get."""
         ...
 
     async def retire(self) -> None:
-        """Unregister, so that the other brokers inform clients at once; this broker may serve on
-        for a moment. Never raises, takes a few seconds at most."""
+        """Unregister, so that the other brokers report it to clients at once; this broker may
+        still serve for a moment. Never raises, takes a few seconds at most."""
         ...
 
     async def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""Names that topics of one cluster cannot have beside each other. Pure."""
+"""Checks that the name of a new topic does not collide with another topic's. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 def check_collision(name: str, image: MetadataImage) -> None:
     """Raise INVALID_TOPIC_EXCEPTION where the name of a new topic differs from that of another one
-    in ``.`` and ``_`` only: what watches a cluster often writes ``_`` for both. The name of the
-    brokers' own topic is kept free: without that topic no group could commit offsets."""
+    in ``.`` and ``_`` only: metrics systems often write ``_`` for both. The name of the brokers'
+    own topic is reserved, too: without that topic no group could commit offsets."""
     plain = name.replace(".", "_")
     other = OFFSETS_TOPIC if plain == OFFSETS_TOPIC else image.names_for_metrics.get(plain)
     if other is not None and other != name:

@@ -1,18 +1,17 @@
-"""A cluster whose truth is in ZooKeeper.
+"""A cluster whose state is stored in ZooKeeper.
 
-Every command blocks, so all of them run on one thread of their own, in order. A change of what is
-watched (brokers, changes of topics, the controller, requests to delete) leads to one refresh: apply
-as controller, do the controller's work if elected, read what has changed, hand over the new
-image.
+Every command blocks, so all of them run on one thread of their own, in order. When a watch fires
+(brokers, changes of topics, the controller, requests to delete) there is one refresh: stand for
+election as controller, do the controller's work if elected, read the changes, apply the new image.
 
 Only the controller deletes. Any broker creates topics and partitions and changes settings: the
-spreading is a pure function of what was read, and the transaction holds only if that has not
-changed (:mod:`tallymark.coordination.topics.writer`). So no single process has to decide, and a
-deposed controller can get nothing wrong.
+assignment is a pure function of the state that was read, and the transaction succeeds only if that
+state has not changed (:mod:`tallymark.coordination.topics.writer`). So no single process has to
+decide, and a deposed controller can do no harm.
 
-While the session is SUSPENDED or LOST nothing here answers, but the broker goes on serving: every
-partition has one replica, so no other broker can have taken a partition over. What needs ZooKeeper
-(topics, new blocks of producer ids) is refused as retriable until it is back.
+While the session is SUSPENDED or LOST no command succeeds, but the broker continues to serve: every
+partition has one replica, so no other broker can have taken a partition over. Requests that need
+ZooKeeper (topics, new blocks of producer ids) get a retriable error until it is back.
 """
 
 from __future__ import annotations
@@ -45,20 +44,20 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REFRESH_SECONDS: Final = 30.0
-"""The image is looked at again this often even if no watch fires, so that what failed once
-(a deletion, a partition whose disk was away) is tried again."""
+"""The interval of refreshes when no watch fires, so that a failed step (a deletion, a partition
+whose disk was not available) is tried again."""
 STOP_SECONDS: Final = 3.0
-"""How long a stop waits for each thing that may hang: an image being acted upon, ZooKeeper."""
+"""How long a stop waits for each thing that may hang: an image that is being applied, ZooKeeper."""
 DELETE_SECONDS: Final = 15.0
 """How long a deletion waits for the controller."""
 
 
 class ZooKeeperCluster:
-    """The :class:`~tallymark.broker.metadata.port.Cluster` of ``enable.zookeeper=true``.
+    """The :class:`~tallymark.broker.metadata.port.Cluster` for ``enable.zookeeper=true``.
 
     ``zookeeper`` is not started yet; this object owns it. ``folder`` is the broker's first data
     folder, locked by this process before :meth:`join`. ``on_failure`` is called on the loop when
-    the broker's id was taken by another one.
+    another broker has taken this broker's id.
     """
 
     def __init__(
@@ -87,11 +86,11 @@ class ZooKeeperCluster:
         self._stopping = False
 
     async def cluster_id(self) -> str:
-        """Opens the session. Raises ConnectError when ZooKeeper is not there."""
+        """Opens the session. Raises ConnectError when ZooKeeper cannot be reached."""
 
         def start() -> str:
             self._zookeeper.start(create_root=True)
-            # Made by us, it is open to consumers also where the cluster's root is closed to them.
+            # If we create it, consumers may write to it even where they may not write to the root.
             self._zookeeper.ensure(paths.CONSUMERS)
             restrict_nodes(self._zookeeper)
             return self._view.check_identity()
@@ -99,9 +98,8 @@ class ZooKeeperCluster:
         return await self._run(start)
 
     async def join(self, me: BrokerImage, on_change: OnChange) -> None:
-        """Take over what is ours (raising leader epochs where that must be) before we
-        register: the others have the new epochs when they see us come. UserError: our id is in
-        use."""
+        """Lead our partitions (raising leader epochs where needed) before we register, so that
+        other brokers have the new epochs when they see this one. UserError: our id is in use."""
         self._on_change = on_change
         await self._run(lambda: self._registration.check_free(me))
         await on_change(await self._run(self._view.read))
@@ -112,7 +110,7 @@ class ZooKeeperCluster:
         self._task.add_done_callback(_ended)
 
     async def refresh(self) -> MetadataImage:
-        """Read everything and hand it over; the image is not older than the call."""
+        """Read the state and apply it; the returned image is not older than the call."""
         async with self._refreshing:
             image = await self._run(self._view.read_in_office)
             assert self._on_change is not None, "join() comes first"
@@ -143,8 +141,8 @@ class ZooKeeperCluster:
         await self._refreshed()
 
     async def delete_topics(self, names: Sequence[str]) -> Mapping[str, KafkaError]:
-        """See :class:`~tallymark.broker.metadata.port.Cluster`; REQUEST_TIMED_OUT for those with
-        which the controller is not done in time."""
+        """See :class:`~tallymark.broker.metadata.port.Cluster`; REQUEST_TIMED_OUT for topics that
+        the controller has not deleted in time."""
         unknown = await self._answered(lambda: self._view.request_deletes(names))
         code = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
         failed = {name: KafkaError(code, name) for name in unknown}
@@ -158,8 +156,8 @@ class ZooKeeperCluster:
         return failed
 
     async def deleted_here(self) -> Set[uuid.UUID]:
-        """As the controller has noted them. None where ZooKeeper cannot be asked: what is on the
-        disks stays there until the next start."""
+        """The ids that the controller has stored. Empty where ZooKeeper cannot be reached: the logs
+        stay on the disks until the next start."""
         try:
             return await self._run(self._view.deleted_here)
         except (ConnectError, SessionLostError, CoordinationError) as error:
@@ -186,7 +184,7 @@ class ZooKeeperCluster:
             return self._ids.pop()
 
     async def retire(self) -> None:
-        """Unregister and resign; without a connection there is nothing to be said to anybody."""
+        """Unregister and resign as controller; without a connection this does nothing."""
         if self._stopping:
             return
         await self._stop_following()
@@ -214,8 +212,8 @@ class ZooKeeperCluster:
         self._thread.shutdown()
 
     async def _stop_following(self) -> None:
-        """An image that is being acted upon is finished first, if that takes no longer than
-        :data:`STOP_SECONDS`: logs are being opened in a thread that cannot be cancelled."""
+        """Stop applying images. One that is being applied is finished first, if that takes no
+        longer than :data:`STOP_SECONDS`: a thread that opens logs cannot be cancelled."""
         task, self._task = self._task, None
         self._stopping = True
         self._dirty.set()
@@ -237,7 +235,7 @@ class ZooKeeperCluster:
             self._loop.call_soon_threadsafe(function)
 
     async def _follow(self) -> None:
-        """Refresh after every change, and now and then without one."""
+        """Refresh after every change, and every :data:`REFRESH_SECONDS` without one."""
         while not self._stopping:
             try:
                 async with asyncio.timeout(REFRESH_SECONDS):
@@ -248,7 +246,7 @@ class ZooKeeperCluster:
             if self._stopping:
                 return
             if self._zookeeper.state is not SessionState.CONNECTED:
-                continue  # the next CONNECTED fires every watch, and so comes back here
+                continue  # the next CONNECTED fires every watch, which causes another refresh
             try:
                 await self.refresh()
             except (ConnectError, SessionLostError) as error:
@@ -265,7 +263,7 @@ class ZooKeeperCluster:
             raise _unavailable(error) from error
 
     async def _answered(self, command: Callable[[], T]) -> T:
-        """A command for a client: without ZooKeeper it may try again."""
+        """Run a command for a client; without ZooKeeper the client gets a retriable error."""
         try:
             return await self._run(command)
         except KafkaError:
@@ -278,7 +276,7 @@ class ZooKeeperCluster:
 
 
 def _ended(task: asyncio.Task[None]) -> None:
-    """The follower must not die unheard."""
+    """Log the error of a follower task that died."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.critical("the broker follows the cluster no more", exc_info=error)
 

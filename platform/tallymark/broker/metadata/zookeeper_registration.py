@@ -1,8 +1,8 @@
-"""This broker's entry among the live ones. All of it blocks.
+"""Registers this broker among the live ones. All of it blocks.
 
-A broker that was killed leaves its entry (and maybe the controller's office) standing until its
-session times out. The next start on the same data folder, whose lock it holds, knows that the
-earlier process is dead: it removes them instead of waiting.
+The entry of a killed broker (and maybe the controller's node) stays until its session times out.
+The next start holds the lock of the same data folder, so the earlier process is dead: it removes
+these nodes instead of waiting.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Registration:
         self._node: EphemeralNode | None = None
 
     def check_free(self, me: BrokerImage) -> None:
-        """UserError when another broker has our id; what our earlier life left is removed."""
+        """UserError when another broker has our id; removes the nodes of our earlier process."""
         self._run = data_folder_id(self._files, self._folder)
         other = self._brokers.brokers(malformed=MalformedNodes()).get(self._node_id)
         if other is None:
@@ -63,7 +63,7 @@ class Registration:
                     f"{self._zookeeper.connect}{self._zookeeper.chroot}",
                     "give this broker another id, or stop the other one",
                 )
-            return  # an earlier life with other data: registering waits for it to go
+            return  # an earlier process with other data: registration waits for its end
         log.info("removing what the earlier process of this data folder left registered")
         self._remove(paths.broker(self._node_id))
         office = self._election.current()
@@ -71,7 +71,7 @@ class Registration:
             self._remove(paths.CONTROLLER)
 
     def register(self, me: BrokerImage, on_failure: Callable[[TallymarkError], None]) -> None:
-        """Stand among the live brokers, again in every new session."""
+        """Register among the live brokers, and again in every new session."""
         self._node = self._brokers.register(self._info(me), on_failure)
 
     def release(self) -> None:
