@@ -25,6 +25,7 @@ from typing import Final, Literal, Self
 from tallymark.client.core.io_thread import IoThread
 from tallymark.closing import ClosedByWith
 from tallymark.net.addresses import parse_address
+from tallymark.net.limits.accept_queue import close_listener
 
 Direction = Literal["both", "to_target", "to_client"]
 _CHUNK: Final = 64 * 1024
@@ -158,14 +159,7 @@ class FlakyProxy(ClosedByWith):
         server, self._server = self._server, None
         if server is None:
             return
-        # asyncio loses a socket that it has accepted and not yet made a transport of when its
-        # server is closed: accept no more first, then let the next turns deal with those.
-        loop = asyncio.get_running_loop()
-        for listener in server.sockets:
-            loop.remove_reader(listener.fileno())
-        for _ in range(_TURNS):
-            await asyncio.sleep(0)
-        server.close()
+        await close_listener(server)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1

@@ -29,6 +29,9 @@ FEW_ACCEPTS: Final = 8
 counted, and closed where there are too many; their TLS handshakes (a millisecond each) begin in the
 next turn. Where descriptors are scarce, this is the length of the queue, too."""
 
+_TURNS: Final = 3
+"""Turns of the event loop from an accepted socket to its transport, and one more."""
+
 _Handler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 
 
@@ -46,6 +49,18 @@ def let_wait(server: asyncio.Server, many: int) -> None:
     for listening in server.sockets:
         with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
             same.listen(many)
+
+
+async def close_listener(server: asyncio.Server) -> None:
+    """Listen no more. asyncio loses a socket that it has accepted and not yet made a transport of
+    when its server is closed: the client waits on a connection that nobody serves. So accept no
+    more first, let the next turns of the loop make these transports, and close then."""
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+    server.close()
 
 
 class _AcceptErrors:

@@ -12,7 +12,12 @@ from typing import Final
 from tallymark.errors import UserError
 from tallymark.net.addresses import Address
 from tallymark.net.inbox import SCRATCH_BYTES
-from tallymark.net.limits.accept_queue import FEW_ACCEPTS, let_wait, rate_accept_errors
+from tallymark.net.limits.accept_queue import (
+    FEW_ACCEPTS,
+    close_listener,
+    let_wait,
+    rate_accept_errors,
+)
 from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.limits.pending_handshakes import PendingHandshakes
@@ -100,7 +105,7 @@ class Server:
         all connections."""
         if self._listener is None:
             return
-        self._listener.close()
+        await close_listener(self._listener)
         if self._sweep is not None:
             self._sweep.cancel()
         for handshake in list(self._handshakes):

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from tallymark.errors import UserError
 from tallymark.net.addresses import Address
-from tallymark.net.limits.accept_queue import FEW_ACCEPTS, rate_accept_errors
+from tallymark.net.limits.accept_queue import FEW_ACCEPTS, close_listener, rate_accept_errors
 from tallymark.net.tls.handshake import TlsHandshake
 from tallymark.net.web.access import WebAccess
 from tallymark.net.web.guard import refusal
@@ -76,7 +76,7 @@ class MetricsServer:
         listener, self._listener = self._listener, None
         if listener is None:
             return
-        listener.close()
+        await close_listener(listener)
         for task in self._serving:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)

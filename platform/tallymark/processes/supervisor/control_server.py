@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tallymark.errors import UserError
-from tallymark.net.limits.accept_queue import FEW_ACCEPTS, rate_accept_errors
+from tallymark.net.limits.accept_queue import FEW_ACCEPTS, close_listener, rate_accept_errors
 from tallymark.processes.supervisor.control import ANSWER_SECONDS, socket_path
 
 Request = tuple[dict[str, Any], "Future[dict[str, Any]]"]
@@ -69,7 +69,7 @@ class ControlServer:
             self._accepted, sock=self._socket, limit=_REQUEST_BYTES, backlog=FEW_ACCEPTS
         )
         await self._ended.wait()
-        server.close()
+        await close_listener(server)
         for task, writer in list(self._serving.items()):
             writer.transport.abort()
             task.cancel()
