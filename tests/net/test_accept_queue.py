@@ -7,16 +7,33 @@ import contextlib
 import gc
 import socket
 import warnings
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
+import uvicorn
 
 from tallymark.net.server.handler import Answer, Connection
 from tallymark.net.server.server import Server
+from tallymark.net.web.server import GracefulServer, listen
 from tallymark.protocol.frames import RequestHeader
 
 
 def never(_header: RequestHeader, _body: memoryview, _connection: Connection) -> Answer:
     raise AssertionError("nothing was sent")
+
+
+async def no_app(_scope: Any, _receive: Any, _send: Any) -> None:
+    raise AssertionError("nothing was asked")
+
+
+def unclosed(scenario: Callable[[], Coroutine[Any, Any, None]]) -> list[str]:
+    """Run it; the warnings of sockets and transports that were lost."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        asyncio.run(scenario())
+        gc.collect()
+    return [str(one.message) for one in caught if one.category is ResourceWarning]
 
 
 @pytest.mark.socket
@@ -29,15 +46,32 @@ def test_a_server_that_is_stopped_closes_what_it_has_just_accepted(turns: int) -
     async def scenario() -> None:
         server = Server(never)
         await server.start("127.0.0.1", 0)
-        with socket.create_connection((server.address.host, server.address.port), timeout=5) as client:
+        at = server.address.host, server.address.port
+        with socket.create_connection(at, timeout=5) as client:
             for _ in range(turns):
                 await asyncio.sleep(0)
             await server.stop(grace=0.5)
             with contextlib.suppress(ConnectionResetError):  # it was in the kernel's queue
                 assert client.recv(1) == b""
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        asyncio.run(scenario())
-        gc.collect()
-    assert [str(one.message) for one in caught] == []
+    assert unclosed(scenario) == []
+
+
+@pytest.mark.socket
+@pytest.mark.parametrize("turns", range(5))
+def test_so_does_a_server_of_the_web(turns: int) -> None:
+    async def scenario() -> None:
+        config = uvicorn.Config(no_app, log_config=None, lifespan="off")
+        config.load()
+        server = GracefulServer(config)
+        server.lifespan = config.lifespan_class(config)
+        listener = listen("127.0.0.1", 0, "the test", "port")
+        await server.startup([listener])
+        with socket.create_connection(listener.getsockname(), timeout=5) as client:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.shutdown([listener])
+            with contextlib.suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+
+    assert unclosed(scenario) == []

@@ -30,7 +30,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tallymark.errors import TallymarkError, UserError
-from tallymark.net.limits.accept_queue import ACCEPTS, rate_accept_errors
+from tallymark.net.limits.accept_queue import ACCEPTS, close_listener, rate_accept_errors
 from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.limits.pending_handshakes import PendingHandshakes
@@ -79,7 +79,7 @@ class WebServer:
         self._listener = listener
         bounds = _within_descriptors(limits or WebLimits())
         self.quota = ConnectionQuota(bounds.max_connections, bounds.max_per_host)
-        self._server = uvicorn.Server(_config(app, _Connections(bounds, self.quota, tls)))
+        self._server = GracefulServer(_config(app, _Connections(bounds, self.quota, tls)))
         logging.getLogger("uvicorn.error").addFilter(_RATED)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -125,6 +125,16 @@ def listen(host: str, port: int, what: str, setting: str) -> socket.socket:
             f"stop what listens there, or set {setting} in the settings",
         ) from error
     return listener
+
+
+class GracefulServer(uvicorn.Server):
+    """uvicorn's server, which loses no accepted socket at its end."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen no more, and end what is being answered."""
+        for server in self.servers:
+            await close_listener(server)
+        await super().shutdown(sockets)
 
 
 class _Connections:
