@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tallymark.cache_folder import cache_folder
 from tallymark.cli.servers.apache_kafka import make
 from tallymark.deployment import BrokerAddress, Cluster, Deployment
 from tallymark.errors import UserError
 from tallymark.processes.apache_kafka import ApacheKafkaServer, NotAvailableError
-from tallymark.processes.apache_kafka.jars import VERSION, cache_folder, jars
+from tallymark.processes.apache_kafka.jars import VERSION, jars
 from tallymark.processes.apache_kafka.properties import properties, text
 
 

@@ -7,13 +7,13 @@ What was fetched has to be what this version of Tallymark was tested with, file 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Final
 
+from tallymark.cache_folder import cache_folder
 from tallymark.errors import UserError
 
 VERSION: Final = "4.1.0"
@@ -44,15 +44,6 @@ _POM: Final = f"""<project>
 
 class NotAvailableError(UserError):
     """Apache Kafka cannot be had on this machine; the text says what is missing."""
-
-
-def cache_folder() -> Path:
-    """Where what was fetched is kept: ``$TALLYMARK_CACHE``, else ``~/.cache/tallymark``."""
-    given = os.environ.get("TALLYMARK_CACHE")
-    if given:
-        return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "tallymark"
 
 
 def jars(fetch: bool = True) -> Path:
