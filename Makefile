@@ -79,7 +79,7 @@ $(VENV)/bin/python:
 	@deploy/ensure-venv $(VENV)
 
 $(VENV)/.run: $(VENV)/bin/python deploy/requirements-build.txt deploy/requirements.txt pyproject.toml
-	@echo "installing the pinned Python packages into $(VENV): 0.9 GB, PySpark most of it; about a minute"
+	@echo "installing the pinned Python packages into $(VENV): 1.1 GB, PySpark most of it; about a minute"
 	$(PINNED) -r deploy/requirements-build.txt
 	$(PINNED) -r deploy/requirements.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-index --no-build-isolation -e .
