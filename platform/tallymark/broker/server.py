@@ -1,8 +1,9 @@
-"""The broker: starts its parts in order, and stops them in the other order.
+"""The broker: starts its parts in order, and stops them in reverse order.
 
 Start: the cluster's id · lock the data folders, open and recover their logs · listen · join the
-cluster, which opens what is ours to lead · serve. Stop: unregister · accept no more and answer what
-is parked · leave the cluster · flush and close the logs, with the marker of a clean stop.
+cluster, which opens the partitions that this broker must lead · serve. Stop: unregister · stop
+accepting and answer parked requests · leave the cluster · flush and close the logs, with the marker
+of a clean stop.
 """
 
 from __future__ import annotations
@@ -51,21 +52,22 @@ from tallymark.trail import TrailFile
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 5.0
-"""How long a stop waits for answers to leave."""
+"""How long a stop waits for answers to be sent."""
 _PREPARERS = 2
-"""Threads that make producers' batches ready: enough for the disk, and few enough that log-ins and
-fetches, which have threads of their own, get a processor."""
+"""Threads that prepare producers' batches: enough for the disk, and few enough to leave processors
+to log-ins and fetches, which have threads of their own."""
 
 
 def wall_clock_ms() -> int:
-    """Now, ms UTC."""
+    """The current time, ms UTC."""
     return now_ms()
 
 
 class Broker:
-    """One broker on the running event loop. Not to be started twice.
+    """One broker on the running event loop. It must not be started twice.
 
-    ``failed`` is done, with its error, when the broker cannot go on (its id was taken by another).
+    ``failed`` is done, with the error, when the broker cannot continue (another broker has taken
+    its id).
     """
 
     def __init__(
@@ -84,34 +86,34 @@ class Broker:
         self._listeners: Listeners | None = None
         self._zookeeper: ZooKeeper | None = None
         self.trail: Trail | None = None
-        """What administrators do goes there."""
+        """The admin trail."""
         self.cleaner: Cleaner | None = None
-        """Compacts logs; there once the broker serves."""
+        """Compacts logs; None until the broker serves."""
         self._cluster: Cluster | None = None
         self._tasks = AsyncExitStack()
-        """Stops what runs beside the listeners: what was started last first."""
+        """Stops the background tasks in the reverse order of their start."""
         self.state: BrokerState | None = None
         self._watched = MetricsEndpoint(settings, lambda: self.state)
 
     @property
     def address(self) -> Address:
-        """Where the broker listens, by its first listener; the real port when 0 was asked for."""
+        """The address of the first listener; the real port when 0 was requested."""
         return self.listeners.address
 
     @property
     def metrics_address(self) -> Address | None:
-        """Where ``/metrics`` and ``/health`` are, None where they are off."""
+        """The address of ``/metrics`` and ``/health``, None where they are off."""
         return self._watched.address
 
     @property
     def listeners(self) -> Listeners:
-        """What it listens on."""
+        """The broker's listeners."""
         assert self._listeners is not None, "start() first"
         return self._listeners
 
     async def start(self) -> None:
-        """Serve. UserError for what a person can mend: a taken port, a locked folder, a missing
-        ZooKeeper; then everything is as before."""
+        """Start to serve. UserError for a problem that the operator can solve: a taken port, a
+        locked folder, a missing ZooKeeper; all parts are stopped then."""
         log_effective(self.settings, log)
         try:
             await self._start()
@@ -132,8 +134,8 @@ class Broker:
         await self._undo()
 
     async def abort(self) -> None:
-        """Stop as a crash does, as far as one process can: nothing is flushed, closed or
-        unregistered in order. For tests."""
+        """Stop as in a crash, as far as one process can: nothing is flushed, closed or
+        unregistered. For tests."""
         if self._listeners is not None:
             await self._listeners.stop(0.0)
         await self._tasks.aclose()
@@ -141,7 +143,7 @@ class Broker:
         if cluster is not None:
             await cluster.leave()
         if self._manager is not None:
-            # Closing would flush and leave the marker of a clean stop; only the locks go.
+            # Closing would flush and write the marker of a clean stop; only release the locks.
             self._manager.abandon()
             self._manager = None
         await self._watched.stop()
@@ -205,7 +207,9 @@ class Broker:
         cleaner.start()
         live = LiveSettings(state, listeners, leadership, cleaner)
         security.on_brokers = live.take
-        tasks.push_async_callback(security.stop)  # first: no setting changes what has stopped
+        tasks.push_async_callback(
+            security.stop
+        )  # before these stop: settings change no stopped part
         live.take(security.records.brokers)
         expiry = OffsetsExpiry(group_shards, settings)
         tasks.push_async_callback(expiry.stop)
@@ -230,7 +234,7 @@ class Broker:
         )
 
     def _open_logs(self, cluster_id: str) -> LogManager:
-        """In a thread: lock, open, recover."""
+        """Lock the folders, open and recover the logs; runs in a thread."""
         began = time.monotonic()
         manager = LogManager.open(
             self._files,
@@ -284,9 +288,9 @@ class Broker:
             self.failed.set_exception(error)
 
     async def _undo(self) -> None:
-        """Stop whatever runs, in the order of a clean stop."""
+        """Stop all running parts, in the order of a clean stop."""
         if self._cluster is not None:
-            await self._cluster.retire()  # so that clients of other brokers learn it at once
+            await self._cluster.retire()  # so that other brokers report it to clients at once
         if self.state is not None:
             self.state.stopping.set()
             self.state.group_shards.close()
@@ -308,7 +312,8 @@ class Broker:
         self.failed.cancel()
 
     async def _stop_appends(self, partitions: Partitions, preparers: ThreadPoolExecutor) -> None:
-        """Batches that are being made ready must not reach a log that is being closed."""
+        """Refuse batches that are being prepared: they must not reach a log that is being
+        closed."""
         for each in partitions:
             await each.close()
         await asyncio.to_thread(preparers.shutdown)

@@ -1,4 +1,4 @@
-"""What handlers see of the broker."""
+"""The state of the broker that handlers use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BrokerState:
     """The broker's one state, owned by its event loop. ``now_ms`` is the wall clock, ms UTC."""
 
     settings: BrokerSettings
-    """Those in force, what was set at run time included."""
+    """The settings in force, with those changed at run time."""
     partitions: Partitions
     cluster: Cluster
     group_shards: GroupShards
@@ -36,29 +36,29 @@ class BrokerState:
     """Users and access-control lists."""
     logins: Logins
     static_settings: BrokerSettings = field(default_factory=BrokerSettings)
-    """What the broker was started with."""
+    """The settings with which the broker was started."""
     dynamic: Dynamic = field(default_factory=Dynamic)
-    """What was set at run time since."""
+    """The settings changed at run time."""
     authorizer: Authorizer = field(default_factory=AllowAll)
-    """The authorizer; handlers ask it with their ``call.connection``."""
+    """The authorizer; handlers call it with their ``call.connection``."""
     altering: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a topic's configs are read, changed and stored."""
     metrics: BrokerMetrics = field(default_factory=BrokerMetrics)
-    """What is counted; see :mod:`tallymark.broker.metrics.counters`."""
+    """The counters; see :mod:`tallymark.broker.metrics.counters`."""
     logs: LogManager | None = None
     """Every log of this broker, led or not; None in tests without a disk."""
     timed_changes: TimedChanges = field(default_factory=TimedChanges)
-    """Runs changes that their client may stop waiting for."""
+    """Runs changes that continue when their client stops waiting."""
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
-    """What readers with a session read."""
+    """The fetch sessions of readers."""
     refusals: LogRate = field(default_factory=LogRate)
-    """Which refusals of Produce that are our fault were logged of late."""
+    """Limits the log lines about Produce requests that failed by the broker's own fault."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when everything this broker leads is open."""
+    """Set when all partitions that this broker leads are open."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the broker stops: parked requests are answered with what there is."""
+    """Set when the broker stops: parked requests are answered with the records available then."""
 
     @property
     def image(self) -> MetadataImage:
-        """The image of the cluster that is in force."""
+        """The current image of the cluster."""
         return self.partitions.image

@@ -1,4 +1,4 @@
-"""Waiting for a change of the cluster no longer than the client does."""
+"""Waits for a change of the cluster, but no longer than its client."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ T = TypeVar("T")
 
 
 class TimedChanges:
-    """Runs changes that go on when their client has stopped waiting. ``stop`` ends them."""
+    """Runs changes that continue when their client has stopped waiting. ``stop`` ends them."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
 
     async def within(self, milliseconds: int, work: Coroutine[Any, Any, T]) -> T:
-        """What ``work`` returns or raises. REQUEST_TIMED_OUT when it takes longer than that; it
-        then goes on in the background. 0 or less waits for nothing: clients ask so for a change
-        that is only to be set off."""
+        """Return or raise the outcome of ``work``. REQUEST_TIMED_OUT when it takes longer than
+        ``milliseconds``; it then continues in the background. With 0 or less nothing is waited for:
+        the client only wants the change to be started."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         try:
             done, _ = await asyncio.wait((task,), timeout=max(0, milliseconds) / 1000)
-        except asyncio.CancelledError:  # the client has gone
+        except asyncio.CancelledError:  # the client has disconnected
             task.add_done_callback(_log_failure)
             raise
         if not done:
@@ -40,7 +40,7 @@ class TimedChanges:
         return task.result()
 
     async def stop(self) -> None:
-        """End what still runs."""
+        """Cancel the changes that still run."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

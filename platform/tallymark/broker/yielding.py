@@ -1,4 +1,5 @@
-"""Long lists in small turns of the event loop, so that one request does not hold up all others."""
+"""Iterates long lists in small turns of the event loop, so that one request does not delay all
+others."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ _TURN: Final = 50
 
 
 async def in_turns(items: Iterable[T], turn: int = _TURN) -> AsyncIterator[T]:
-    """The items; after each ``turn`` of them others have theirs."""
+    """The items; after every ``turn`` items the event loop runs other tasks."""
     for number, item in enumerate(items, 1):
         yield item
         if number % turn == 0:

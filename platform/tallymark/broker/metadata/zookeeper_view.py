@@ -1,4 +1,4 @@
-"""Reading the cluster's image from ZooKeeper, and changing what a broker may. All of it blocks.
+"""Reads the cluster's image from ZooKeeper, and makes a broker's changes there. All of it blocks.
 
 The first image reads everything; each later one reads the live brokers and the topics that the
 changes name (:mod:`tallymark.coordination.topics.changes`).
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class ZooKeeperView:
-    """One broker's view of the registries. Methods raise what those raise."""
+    """One broker's view of the registries in ZooKeeper. Methods raise the registries' errors."""
 
     def __init__(self, zookeeper: ZooKeeper, node_id: int, now_ms: Callable[[], int]) -> None:
         self._zookeeper = zookeeper
@@ -66,7 +66,7 @@ class ZooKeeperView:
     # -- reading ------------------------------------------------------------------------------
 
     def read(self) -> MetadataImage:
-        """The image as it is now; topics that have not changed are the same objects."""
+        """The current image; topics that have not changed are the same objects as before."""
         identity = self.check_identity()
         touched = self._changes.unseen()
         before = self._image.topics
@@ -94,8 +94,8 @@ class ZooKeeperView:
         return self._image
 
     def check_identity(self) -> str:
-        """The cluster's id. UserError where it is another one than at the first call: ZooKeeper has
-        lost its data or was exchanged, and its list of topics must not be believed."""
+        """The cluster's id. UserError where it differs from that of the first call: ZooKeeper has
+        lost its data or was replaced, and its list of topics must not be used."""
         identity = cluster_id(self._zookeeper)
         known = self._image.cluster_id or identity
         if identity != known:
@@ -107,7 +107,7 @@ class ZooKeeperView:
         return identity
 
     def read_in_office(self) -> MetadataImage:
-        """Stand for controller, do the controller's work if elected, and read."""
+        """Try to become controller, do the controller's work if elected, and read."""
         self.check_identity()
         controller = self._election.elect()
         if self._controller is None or self._controller.epoch != controller.epoch:
@@ -118,7 +118,9 @@ class ZooKeeperView:
             for name in self._topics.deletions():
                 try:
                     self._writer.delete(name, controller.fence)
-                except KafkaError as error:  # deposed, or tried again with the next image
+                except (
+                    KafkaError
+                ) as error:  # not controller any more, or retried with the next image
                     log.warning("topic not removed name=%s: %s", name, error)
                 except (UserError, MalformedNodeError, ValueError) as error:
                     self._topics.malformed.left_out(f"{paths.DELETE_TOPICS}/{name}", str(error))
@@ -127,22 +129,22 @@ class ZooKeeperView:
         return self.read()
 
     def watch(self, callback: Callable[[], None]) -> list[Watch]:
-        """Hear of all that calls for a new image: brokers that come and go, topics that change,
-        the controller's coming and going, and requests to delete (which only it need heed)."""
+        """Call ``callback`` after every change that needs a new image: of the live brokers, of
+        topics, of the controller, and of requests to delete (which only the controller handles)."""
         watches = [self._election.watch(callback), self._brokers.watch(callback)]
         watches.append(self._changes.watch(callback))
         watches.append(self._topics.watch_deletions(callback))
         return watches
 
     def resign(self) -> None:
-        """Be controller no more."""
+        """Stop being controller."""
         self._election.resign()
 
     def _unreadable(
         self, names: Iterable[str], found: Mapping[str, TopicImage]
     ) -> dict[str, TopicImage]:
-        """Topics of these whose nodes are there and are not what they were: they stay as they were
-        known, since a topic that is not in the image is deleted."""
+        """Those of these topics whose nodes exist but cannot be read now. They stay in the image as
+        they were, since the broker deletes the logs of a topic that is not in the image."""
         missing = [n for n in names if n not in found and n in self._image.topics]
         there = self._zookeeper.read_many([paths.topic(name) for name in missing])
         return {
@@ -152,7 +154,7 @@ class ZooKeeperView:
         }
 
     def _read_topics(self, names: Iterable[str]) -> dict[str, TopicImage]:
-        """Those that can be read; the others are logged."""
+        """The topics that can be read; the others are logged."""
         assignments = self._topics.get_many(sorted(names))
         try:
             return self._read_rest(assignments)
@@ -179,10 +181,10 @@ class ZooKeeperView:
         configs: Mapping[str, str],
         assignment: Sequence[Sequence[int]] | None,
     ) -> None:
-        """Create it at once, spread by what is there now. TOPIC_ALREADY_EXISTS, also while it is
-        being deleted."""
+        """Create a topic, spread over the brokers by their present load. TOPIC_ALREADY_EXISTS, also
+        while a topic of that name is being deleted."""
         image = self.read()
-        if name not in image.topics:  # else the writer knows best what is wrong
+        if name not in image.topics:  # otherwise the writer raises the right error
             check_collision(name, image)
         replicas = place(partitions, image.load(), assignment)
         self._writer.create(
@@ -196,18 +198,18 @@ class ZooKeeperView:
     def create_partitions(
         self, name: str, count: int, assignment: Sequence[Sequence[int]] | None
     ) -> None:
-        """Let the topic grow. UNKNOWN_TOPIC_OR_PARTITION, and what ``grow`` raises."""
+        """Add partitions to the topic. UNKNOWN_TOPIC_OR_PARTITION, and the errors of ``grow``."""
         load = self.read().load()
         self._writer.grow(
             name, lambda there: grow(there, count, load, assignment), self._epoch_in_office
         )
 
     def alter_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace the topic's own settings. UNKNOWN_TOPIC_OR_PARTITION."""
+        """Replace the topic's own configs. UNKNOWN_TOPIC_OR_PARTITION."""
         self._writer.configure(name, configs)
 
     def request_deletes(self, names: Sequence[str]) -> list[str]:
-        """Ask the controller for it; those of the names of which there is no topic."""
+        """Ask the controller to delete the topics; returns the names that no topic has."""
         there = self._topics.get_many(names)
         self._topics.request_deletes([name for name in names if name in there])
         return [name for name in names if name not in there]
@@ -217,13 +219,13 @@ class ZooKeeperView:
         return self._deleted.here()
 
     def forget_deleted(self, topic_ids: Iterable[uuid.UUID]) -> None:
-        """This broker has no partitions of these any more."""
+        """This broker no longer has partitions of these topics."""
         self._deleted.forget(topic_ids)
 
     def lead(self, claims: Sequence[LeadershipClaim]) -> list[int | KafkaError]:
-        """Become leader, by compare-and-set of the states whose epoch rises. The others are left
-        as the image has them: with one replica no other broker leads a partition of ours, so there
-        is nothing that could have changed."""
+        """Become leader, by compare-and-set of the states whose epoch rises. The others stay as in
+        the image: with one replica no other broker can lead a partition of ours, so they cannot
+        have changed."""
         outcomes: dict[tuple[str, int], int | KafkaError] = {
             (claim.topic, claim.index): claim.told for claim in claims
         }
@@ -264,7 +266,7 @@ class ZooKeeperView:
 
 
 def _is_empty(name: str, node: Node) -> bool:
-    """Whether it is a topic without partitions: one that is being created or deleted."""
+    """Whether the node is a topic without partitions: one that is being created or deleted."""
     try:
         return not decode_topic(name, node.data, node.version).assignment
     except MalformedNodeError:

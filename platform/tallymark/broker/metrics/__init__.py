@@ -1,5 +1,5 @@
-"""What the broker counts while it works: plain numbers, added to in the event loop.
+"""The broker's counters: plain numbers that the event loop adds to.
 
-Read :mod:`.counters` first; :mod:`.error_codes` finds the codes in responses. How the numbers
-are shown is in :mod:`tallymark.broker.monitoring`.
+Read :mod:`.counters` first; :mod:`.error_codes` finds the codes in responses.
+:mod:`tallymark.broker.monitoring` serves the numbers.
 """

@@ -1,7 +1,7 @@
-"""What the broker counts while it works: plain numbers, added to by the event loop only.
+"""The broker's counters: plain numbers that only the event loop adds to.
 
-Nothing here knows of Prometheus. The metrics page reads these numbers
-(:mod:`tallymark.broker.monitoring.families`); adding to them costs tens of nanoseconds.
+Nothing here depends on Prometheus. The metrics page reads these numbers
+(:mod:`tallymark.broker.monitoring.families`); an addition costs tens of nanoseconds.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ BOUNDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
-"""Upper bounds of the latency histogram, seconds, inclusive; above the last there is one more."""
+"""Upper bounds of the latency histogram, in seconds, inclusive; there is one more bucket above the
+last."""
 
 OTHER_TOPICS: Final = "(other)"
-"""The label of all topics beyond the number that get one of their own. No topic is called so."""
+"""The label of all topics without a label of their own. No topic can have this name."""
 
 
 class ApiMetrics:
@@ -35,13 +36,13 @@ class ApiMetrics:
         self.key = key
         self.requests = 0
         self.received_bytes = 0
-        """Bytes of requests behind their header."""
+        """Bytes of requests without their header."""
         self.sent_bytes = 0
         """Bytes of responses."""
         self.seconds = 0.0
         self.buckets = [0] * (len(BOUNDS) + 1)
         self.errors: dict[int, int] = {}
-        """Error codes in responses -> how often; one response may hold many."""
+        """Error codes in responses -> how often; one response may contain many."""
 
     def answered(self, seconds: float, size: int) -> None:
         """A response of ``size`` bytes is ready."""
@@ -50,12 +51,12 @@ class ApiMetrics:
         self.sent_bytes += size
 
     def failed(self, code: int) -> None:
-        """A response holds this error code."""
+        """A response contains this error code."""
         self.errors[code] = self.errors.get(code, 0) + 1
 
 
 class TopicTraffic:
-    """What clients send to a topic and read from it, all its partitions together."""
+    """The traffic of clients to and from a topic, over all its partitions."""
 
     __slots__ = ("received_bytes", "received_messages", "sent_bytes")
 
@@ -68,7 +69,7 @@ class TopicTraffic:
 
 
 class UpkeepMetrics:
-    """What the broker does by itself, besides answering."""
+    """Counters of the broker's background work."""
 
     __slots__ = (
         "cleaner_failures",
@@ -93,7 +94,8 @@ class UpkeepMetrics:
         self.cleaner_failures = 0
         self.cleaner_removed_records = 0
         self.cleaner_whole_batches = 0
-        """Met by compactions and left as they are: they do not decode, or hold too much."""
+        """Batches that compactions left as they are: they cannot be decoded, or contain too much.
+        """
 
 
 @dataclass(slots=True)
@@ -102,12 +104,12 @@ class TrailMetrics:
 
     written: Counter[str] = field(default_factory=Counter[str])
     dropped: Counter[str] = field(default_factory=Counter[str])
-    """Those that are in neither, or in the other one only."""
+    """Lines that are in neither, or in the other one only."""
 
 
 class BrokerMetrics:
-    """All counters of one broker. At most ``max_topics`` topics get a label of their own, those
-    that come first; all others share :data:`OTHER_TOPICS`."""
+    """All counters of one broker. The first ``max_topics`` topics get a label of their own; all
+    others share :data:`OTHER_TOPICS`."""
 
     def __init__(self, max_topics: int = 200) -> None:
         self.apis: dict[ApiKey, ApiMetrics] = {}
@@ -115,9 +117,9 @@ class BrokerMetrics:
         """Counts the connections of all listeners."""
         self.upkeep = UpkeepMetrics()
         self.trail: TrailMetrics | None = None
-        """None where administrators' requests leave no trail."""
+        """None where there is no admin trail."""
         self.bad_requests = 0
-        """Requests that could not be understood or are not served; they closed their connection."""
+        """Requests that cannot be decoded or are not served; they closed their connection."""
         self.failed_requests = 0
         """Requests on which the broker itself failed; they closed their connection."""
         self._max_topics = max_topics
@@ -132,7 +134,7 @@ class BrokerMetrics:
         return found
 
     def topic(self, name: str) -> TopicTraffic:
-        """The counters of a topic, or those of all the others."""
+        """The counters of a topic, or the shared ones where it has no label."""
         found = self._topics.get(name)
         if found is None:
             if len(self._topics) >= self._max_topics:
@@ -145,12 +147,13 @@ class BrokerMetrics:
         return name if name in self._topics else OTHER_TOPICS
 
     def keep(self, topics: Container[str]) -> None:
-        """Topics that are gone give their label up for others."""
+        """Free the labels of all topics but ``topics``: the others were deleted."""
         for name in [name for name in self._topics if name not in topics]:
             del self._topics[name]
 
     def topics(self) -> list[tuple[str, TopicTraffic]]:
-        """Every label with its counters; the others' only once they have counted something."""
+        """Every label with its counters; :data:`OTHER_TOPICS` only once it has counted
+        something."""
         found = sorted(self._topics.items())
         if self._others.received_bytes or self._others.sent_bytes:
             found.append((OTHER_TOPICS, self._others))

@@ -1,7 +1,7 @@
-"""Which error codes a response holds, wherever in it they are. Pure.
+"""Finds the error codes in a response, at any depth. Pure.
 
-For each class of response a walker is put together once from what its fields declare; a struct
-without an error code below it is not entered.
+For each class of response a walker is built once from the declared fields; it skips structs that
+cannot contain an error code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Walk = Callable[[Any, list[int]], None]
 
 
 def error_codes(response: Message) -> list[int]:
-    """Every error code of a response but 0, as often as it is there."""
+    """Every error code but 0 in a response, as often as it occurs."""
     found: list[int] = []
     walk = _walker(type(response))
     if walk is not None:
@@ -29,7 +29,7 @@ _WALKERS: Final[dict[type[Struct], Walk | None]] = {}
 
 
 def _walker(cls: type[Struct]) -> Walk | None:
-    """What collects the codes of a ``cls``, None where it has none."""
+    """A function that collects the codes of a ``cls``; None where it has none."""
     if cls not in _WALKERS:
         _WALKERS[cls] = _made(cls)
     return _WALKERS[cls]

@@ -44,8 +44,8 @@ STATES = ("starting", "ready", "stopping")
 
 
 class MetricsEndpoint:
-    """Serves both pages where ``metrics.port`` says so. ``state`` is None while the broker is not
-    so far yet."""
+    """Serves both pages unless ``metrics.port`` is -1. ``state`` is None until the broker has
+    opened its logs."""
 
     def __init__(self, settings: BrokerSettings, state: Callable[[], BrokerState | None]) -> None:
         self._settings = settings
@@ -59,11 +59,11 @@ class MetricsEndpoint:
 
     @property
     def address(self) -> Address | None:
-        """Where it listens, None where it is off."""
+        """The address it listens on, None where it is off."""
         return None if self._server is None else self._server.address
 
     async def start(self) -> None:
-        """Listen, unless it is off. UserError where the address cannot be had."""
+        """Listen, unless it is off. UserError where the address cannot be used."""
         if self._settings.metrics_port >= 0:
             routes = {"/metrics": self._metrics, "/health": self._health}
             server = MetricsServer(routes, self._access())
@@ -72,7 +72,7 @@ class MetricsEndpoint:
             self._lag.start()
 
     async def stop(self) -> None:
-        """Listen no more. Idempotent."""
+        """Stop listening. Idempotent."""
         server, self._server = self._server, None
         if server is not None:
             await self._lag.stop()
@@ -123,7 +123,7 @@ class MetricsEndpoint:
         found: list[Metric] = [status_family, lag]
         if state is not None:
             found += await families(state)
-        # Reading /proc and writing the text takes milliseconds, and needs nothing of the broker.
+        # Reading /proc and writing the text takes milliseconds, and uses no state of the broker.
         body = await asyncio.to_thread(generate_latest, _Scrape(found, self._process))
         return Page(HTTPStatus.OK, CONTENT_TYPE_LATEST, body)
 
@@ -157,7 +157,7 @@ def _advertised(settings: BrokerSettings) -> list[str]:
 
 
 class _Scrape(Collector):
-    """One scrape: what was read from the broker, and what the process says of itself."""
+    """One scrape: the metrics of the broker, and those of the process."""
 
     def __init__(self, found: Sequence[Metric], process: CollectorRegistry) -> None:
         self._found = found

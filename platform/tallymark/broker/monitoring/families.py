@@ -1,9 +1,8 @@
-"""The metrics of a broker as Prometheus wants them, put together anew for every scrape.
+"""The metrics of a broker in Prometheus's types, built for every scrape.
 
-Labels are bounded: APIs, error names, states, and topics as far as
-:class:`~tallymark.broker.metrics.counters.BrokerMetrics` gives them a label. Names end in their
-unit; counters end in ``_total``. Counters begin at 0 with the process, those of a topic with its
-label.
+Labels are bounded: APIs, error names, states, and those topics that have a label in
+:class:`~tallymark.broker.metrics.counters.BrokerMetrics`. Names end in their unit; counters end in
+``_total``. Counters begin at 0 with the process, those of a topic with its label.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from tallymark.protocol.api import ApiKey
 
 PREFIX: Final = "tallymark_broker_"
 _TURN: Final = 200
-"""Partitions, or groups, looked at in one turn of the event loop."""
+"""Partitions, or groups, that are read in one turn of the event loop."""
 
 
 @dataclass(slots=True)
 class Logs:
-    """Sums over the partitions that are led here. ``sizes`` is bytes by topic label."""
+    """Sums over the partitions that this broker leads. ``sizes`` is bytes by topic label."""
 
     led: int = 0
     offline: int = 0

@@ -1,4 +1,4 @@
-"""How late the event loop is: what a request waits, at worst, before anybody looks at it."""
+"""Measures how late the event loop is: the longest time a request waits before it is handled."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _KEPT: Final = 240
 
 
 class LoopLag:
-    """Sleeps, and notes how much later than wanted it wakes; between :meth:`start` and
-    :meth:`stop`."""
+    """Between :meth:`start` and :meth:`stop` sleeps again and again, and records how much too late
+    it wakes."""
 
     def __init__(self) -> None:
         self._late: deque[float] = deque([0.0], maxlen=_KEPT)

@@ -1,10 +1,10 @@
-"""Batches of one partition that take a while to be made ready: a thread does that, and everything
-that comes to the partition meanwhile waits for them, so a producer's batches keep their order.
+"""Batches of one partition that take long to prepare: a thread prepares them, and all batches that
+arrive for the partition meanwhile wait, so that a producer's batches keep their order.
 
-Several are prepared at a time; they are appended one after the other, in the order they came. The
-work goes on when its connection is gone, as it does with a batch
-that is appended at once. A partition that is led here no more, or a broker that stops, refuses what
-is not appended yet: :meth:`AppendQueue.refuse`.
+Several batches are prepared at a time; they are appended one after the other, in the order of their
+arrival. They are appended even if their connection has closed, as is a batch that needs no
+preparation. When this broker no longer leads the partition, or stops, batches that are not appended
+yet are refused: :meth:`AppendQueue.refuse`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 
 class AppendQueue:
-    """The batches under way of one partition. Belongs to the event loop. ``executor`` has the
-    threads that prepare them, None: the loop's default."""
+    """The waiting batches of one partition. Belongs to the event loop. ``executor`` has the threads
+    that prepare them; None: the loop's default."""
 
     __slots__ = ("_executor", "_last", "_refusal", "_running")
 
@@ -37,15 +37,15 @@ class AppendQueue:
 
     @property
     def busy(self) -> bool:
-        """Whether there are any: what comes now has to wait for them."""
+        """Whether batches wait: a batch that arrives now has to wait for them."""
         return self._last is not None and not self._last.done()
 
     def put(
         self, prepare: Callable[[], P], append: Callable[[P], T]
     ) -> asyncio.Task[T | KafkaError]:
-        """``prepare`` in a thread, ``append`` on the loop after all that came before; what that
-        returned, or the KafkaError of either. Another exception is logged and becomes
-        UNKNOWN_SERVER_ERROR."""
+        """Run ``prepare`` in a thread, then ``append`` on the loop, after all earlier batches. The
+        task returns the result of ``append``, or the KafkaError of either. Any other exception is
+        logged and becomes UNKNOWN_SERVER_ERROR."""
         task = asyncio.create_task(self._work(self._last, prepare, append))
         self._last = task
         self._running.add(task)
@@ -53,17 +53,17 @@ class AppendQueue:
         return task
 
     def refuse(self, code: int, context: str) -> None:
-        """Append nothing from now on: what is under way, and what comes, gets this error. The
-        first call counts."""
+        """Append nothing from now on: waiting and later batches get this error. Only the first call
+        has an effect."""
         self._refusal = self._refusal or (code, context)
 
     def check(self) -> None:
-        """Raises the KafkaError of :meth:`refuse`, if that was called. Any thread may ask."""
+        """Raise the KafkaError of :meth:`refuse`, if that was called. Safe from any thread."""
         if self._refusal is not None:
             raise KafkaError(*self._refusal)
 
     async def close(self, code: int, context: str) -> None:
-        """:meth:`refuse`, and wait for what is under way to end."""
+        """:meth:`refuse`, then wait until no batch is being prepared or appended."""
         self.refuse(code, context)
         if self._running:
             await asyncio.wait(self._running)
@@ -79,14 +79,14 @@ class AppendQueue:
             return prepare()
 
         def appended(ready: P) -> T:
-            self.check()  # the partition may have gone while the thread was at work
+            self.check()  # the partition may have been deleted meanwhile
             return append(ready)
 
-        if self._refusal is not None:  # the threads may be gone
+        if self._refusal is not None:  # the threads may have been stopped
             return KafkaError(*self._refusal)
         loop = asyncio.get_running_loop()
         outcome = await loop.run_in_executor(self._executor, _tried, prepared)
-        if before is not None:  # also where this one failed: the next one waits for this one only
+        if before is not None:  # even if this one failed: the next one waits only for this one
             await asyncio.wait([before])
         if isinstance(outcome, KafkaError):
             return outcome
@@ -98,6 +98,6 @@ def _tried(work: Callable[[], T]) -> T | KafkaError:
         return work()
     except KafkaError as error:
         return error
-    except Exception as error:  # the other partitions of the request must have their answers
+    except Exception as error:  # the request's other partitions still need their results
         log.exception("a batch could not be appended")
         return KafkaError(CODES["UNKNOWN_SERVER_ERROR"], type(error).__name__)

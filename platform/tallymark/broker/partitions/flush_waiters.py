@@ -2,8 +2,8 @@
 flushed (section 3.1 of the Kafka paper: "a message is only exposed to the consumers after it is
 flushed").
 
-A producer that waits asks for a flush at once. There is one flush of a partition at a time, so all
-that came while one was under way share the next one: a group commit.
+A waiting producer requests a flush at once. There is one flush of a partition at a time, so all
+producers that arrive during one flush share the next one: a group commit.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ class FlushWaiters:
         return len(self._waiting)
 
     def wait_for(self, offset: int) -> asyncio.Future[None]:
-        """Done when the record at ``offset`` is shown; fails with the error of :meth:`fail`."""
+        """A future that is done when the record at ``offset`` is exposed; it fails with the error
+        of :meth:`fail`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((offset, future))
         return future
 
     def shown(self, high_watermark: int) -> None:
-        """Records below are shown now."""
+        """Records below ``high_watermark`` are exposed now."""
         waiting, self._waiting = self._waiting, []
         for offset, future in waiting:
-            if future.done():  # its request was given up
+            if future.done():  # its request no longer waits
                 continue
             if offset < high_watermark:
                 future.set_result(None)
@@ -42,9 +43,9 @@ class FlushWaiters:
                 self._waiting.append((offset, future))
 
     def fail(self, error: KafkaError) -> None:
-        """The records will not be exposed: all that wait get an error."""
+        """The records will not be exposed: all waiters get an error."""
         waiting, self._waiting = self._waiting, []
         for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # heard, also where the request was given up meanwhile
+                future.exception()  # marks it as retrieved, if its request no longer waits

@@ -1,4 +1,4 @@
-"""The leader that a client should ask, for a response of the wrong broker (KIP-951)."""
+"""The partition's present leader, for a response of a broker that does not lead it (KIP-951)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ABOUT_LEADERS: Final = frozenset((CODES["NOT_LEADER_OR_FOLLOWER"], CODES["FENCE
 
 
 class LeaderNode(NamedTuple):
-    """Where the asker reaches the leader."""
+    """The leader's address for the client."""
 
     node_id: int
     host: str
@@ -19,7 +19,7 @@ class LeaderNode(NamedTuple):
 
 
 class LeaderHint(NamedTuple):
-    """The leader as this broker's image has it."""
+    """The leader in this broker's image."""
 
     node: LeaderNode
     epoch: int
@@ -28,8 +28,8 @@ class LeaderHint(NamedTuple):
 def leader_hint(
     partitions: Partitions, topic: str, index: int, error: KafkaError, listener: str
 ) -> LeaderHint | None:
-    """The partition's leader, where the error is about leaders and one is alive that the asker's
-    ``listener`` leads to."""
+    """The partition's leader, where the error is about leaders, and the leader is alive and has the
+    client's ``listener``; else None."""
     if error.code not in _ABOUT_LEADERS:
         return None
     image = partitions.image

@@ -1,9 +1,9 @@
 """One partition that this broker leads. The event loop is its only owner: no locks.
 
-Order of things: make the batch ready (a long one in a thread), append it to the log, wake the
-fetches that wait, answer. With one replica everything appended is committed, so the high watermark
-is the end of the log; with ``flush.before.expose`` it is the end of what was flushed, and a flush
-wakes them.
+The steps: prepare the batch (a long one in a thread), append it to the log, wake the parked
+fetches, answer. With one replica every appended record is committed, so the high watermark is the
+end of the log; with ``flush.before.expose`` it is the end of the flushed records, and a flush wakes
+the fetches.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class Watcher(Protocol):
     """Waits for a change of a partition."""
 
     def set(self) -> None:
-        """Something changed. Returns at once."""
+        """The partition has changed. Must return at once."""
         ...
 
 
 class Partition:
-    """A led partition: its log, its leader epoch, and the fetches that wait for its records.
-    ``traffic`` counts what all partitions of its topic take in and give out.
+    """A partition that this broker leads: its log, its leader epoch, and the fetches that wait for
+    its records. ``traffic`` counts the bytes in and out of all partitions of its topic.
 
     ``flush_wanted`` is called with this partition when an append makes a flush due
-    (``flush.messages``), or a producer waits for one. ``preparers`` are the threads that make
-    batches ready, None: the event loop's default.
+    (``flush.messages``), or when a producer waits for one. ``preparers`` are the threads that
+    prepare batches; None: the event loop's default.
     """
 
     __slots__ = (
@@ -85,12 +85,12 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """End of what consumers may read."""
+        """The offset up to which consumers may read."""
         return self.log.high_watermark
 
     def append(self, records: Buffer, now_ms: int) -> AppendInfo:
-        """Append one record batch of a producer. A batch appended before (a retry) is a duplicate
-        and keeps its first offsets.
+        """Append one record batch of a producer. A batch that was appended before (a retry) is a
+        duplicate, and the result has its first offsets.
 
         Raises KafkaError: see :func:`~tallymark.broker.partitions.producible.check_producible` and
         :meth:`tallymark.log.log.Log.append`.
@@ -102,11 +102,11 @@ class Partition:
     def append_in_turn(
         self, records: Buffer, now_ms: int
     ) -> asyncio.Task[AppendInfo | KafkaError] | None:
-        """:meth:`append`, of a batch that takes a while to be made ready, or has to wait for such
-        ones: its outcome, to come. None where there is nothing to wait for.
+        """:meth:`append` for a batch that takes long to prepare, or has to wait for such ones:
+        returns a task with its outcome. None where there is nothing to wait for.
 
         Raises KafkaError: see :func:`~tallymark.broker.partitions.producible.check_producible`; as
-        :meth:`exposed` where the partition is gone.
+        :meth:`exposed` where the partition is no longer led here.
         """
         self._queue.check()
         log = self.log
@@ -121,7 +121,7 @@ class Partition:
         return self._queue.put(partial(prepare, records, log.config, now_ms, log.name), append)
 
     def _appended(self, appended: AppendInfo, size: int, now_ms: int) -> AppendInfo:
-        """Count it, and wake the fetches that wait."""
+        """Count the batch, and wake the parked fetches."""
         if not appended.duplicate:
             self.traffic.received_messages += appended.last_offset - appended.first_offset + 1
             self.traffic.received_bytes += size
@@ -132,13 +132,14 @@ class Partition:
         return appended
 
     def exposed(self, offset: int) -> asyncio.Future[None] | None:
-        """What a producer with ``acks=all`` waits for after its append: None where readers see the
-        record at ``offset`` already, which they always do without ``flush.before.expose``. Else a
-        future that is done when they do; a flush is asked for at once.
+        """For a producer with ``acks=all``, after its append: None where readers see the record at
+        ``offset`` already, as always without ``flush.before.expose``. Otherwise requests a flush at
+        once, and returns a future that is done when readers see the record.
 
-        It fails with KafkaError: KAFKA_STORAGE_ERROR when the flush does, NOT_LEADER_OR_FOLLOWER
-        or UNKNOWN_TOPIC_OR_PARTITION when the partition goes. Where it is gone already that is
-        raised. A caller that stops waiting (REQUEST_TIMED_OUT) cancels it.
+        The future fails with KafkaError: KAFKA_STORAGE_ERROR when the flush fails,
+        NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION when this broker stops leading the
+        partition. Where it has stopped before the call, that error is raised. A caller that stops
+        waiting (REQUEST_TIMED_OUT) cancels the future.
         """
         if offset < self.log.high_watermark:
             return None
@@ -148,7 +149,7 @@ class Partition:
         return future
 
     def flushed(self) -> None:
-        """A flush has ended well: there may be more to see."""
+        """A flush has succeeded: more records may be exposed now."""
         if self.log.config.flush_before_expose or self._exposure:
             self.wake()
             self._exposure.shown(self.log.high_watermark)
@@ -156,13 +157,13 @@ class Partition:
                 self._flush_wanted(self)
 
     def failed(self, error: KafkaError) -> None:
-        """The disk has failed: all that wait get the error."""
+        """The disk has failed: all waiters get the error."""
         self._exposure.fail(error)
         self.wake()
 
     async def delete_records(self, offset: int) -> int:
-        """Delete the records before ``offset``, -1: all that readers see; returns the offset the
-        log begins at now. On the disk when this returns.
+        """Delete the records before ``offset`` (-1: all that readers see). Returns the new log
+        start offset; it is on the disk by then.
 
         Raises KafkaError: POLICY_VIOLATION where the topic's ``cleanup.policy`` has no ``delete``,
         OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
@@ -179,9 +180,9 @@ class Partition:
         return job.start_offset
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch in which the record at ``offset`` was written; ours at the end of what
-        is shown, -1 where there is nothing. Any thread may ask, and should where the log is not
-        warm there."""
+        """The leader epoch of the record at ``offset``; the current epoch at the high watermark, -1
+        where there is no record. Safe from any thread; call it in a thread where the log's indexes
+        are not in memory."""
         end = self.log.high_watermark
         if offset == end:
             return self.leader_epoch
@@ -190,7 +191,8 @@ class Partition:
         return read_header(first_header(self.log.read(offset, 0).data)).partition_leader_epoch
 
     def check_epoch(self, known: int) -> None:
-        """Fence a client with another leader epoch; -1 is a client without one (KIP-320)."""
+        """Raise an error for a client with another leader epoch; -1 is a client without one
+        (KIP-320)."""
         if known >= 0 and known != self.leader_epoch:
             older = known < self.leader_epoch
             raise KafkaError(
@@ -199,25 +201,27 @@ class Partition:
             )
 
     def withdraw(self, *, deleted: bool = False) -> None:
-        """It is led here no more; ``deleted``: nor elsewhere. Nothing is appended from now on,
-        and all that wait get the error."""
+        """This broker no longer leads the partition; ``deleted``: no broker does. Nothing is
+        appended from now on, and all waiters get the error."""
         name = "UNKNOWN_TOPIC_OR_PARTITION" if deleted else "NOT_LEADER_OR_FOLLOWER"
         self._queue.refuse(CODES[name], f"{self} is gone")
         self._exposure.fail(KafkaError(CODES[name], f"{self} is gone"))
         self.wake()
 
     async def close(self) -> None:
-        """The broker stops: refuse what is not appended yet; nothing is under way on return."""
+        """The broker stops: refuse batches that are not appended yet. On return no batch is being
+        prepared."""
         await self._queue.close(CODES["NOT_LEADER_OR_FOLLOWER"], f"{self}: the broker stops")
 
     def wake(self) -> None:
-        """Let every waiting fetch look again: there are records, or the partition is gone."""
+        """Let every parked fetch read again: there are records, or the partition is not led here
+        any more."""
         for event in self._waiting:
             event.set()
 
     @property
     def waiting(self) -> Set[Watcher]:
-        """What waits for a change."""
+        """The watchers that wait for a change."""
         return self._waiting
 
     def watch(self, event: Watcher) -> None:
@@ -230,7 +234,7 @@ class Partition:
 
 
 def first_header(data: bytes | FileSlice) -> bytes:
-    """The header of the first batch of what was read, without reading the rest."""
+    """The header of the first batch in ``data``, without reading the rest."""
     if isinstance(data, bytes):
         return data[:HEADER_SIZE]
     return data.file.pread(HEADER_SIZE, data.position)

@@ -1,7 +1,7 @@
-"""What a producer may not send, beyond what the log refuses by itself. Pure.
+"""Checks of a producer's batch that the log does not make. Pure.
 
-The log checks lengths, counts, size and CRC (:mod:`tallymark.log.validation.batch`); here is what
-depends on the sender, and on the version of its request.
+The log checks lengths, counts, size and CRC (:mod:`tallymark.log.validation.batch`); the checks
+here depend on the sender and on the version of its request.
 """
 
 from __future__ import annotations
@@ -32,5 +32,6 @@ def check_producible(records: Buffer, where: str) -> None:
 
 
 def uses_zstd(records: Buffer) -> bool:
-    """Whether the batch is compressed with zstd, which older requests cannot carry (KIP-110)."""
+    """Whether the batch is compressed with zstd, which older request versions do not allow
+    (KIP-110)."""
     return len(records) >= HEADER_SIZE and records[_ATTRIBUTES_LOW_AT] & _CODEC == _ZSTD

@@ -1,4 +1,4 @@
-"""The partitions that this broker leads, by name, and what to say about all others."""
+"""The partitions that this broker leads, by name, and the errors for all others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tallymark.errors import CODES, KafkaError
 
 
 class Partitions:
-    """Led partitions by (topic, index). ``image`` is the image in force."""
+    """The partitions that this broker leads, by (topic, index). ``image`` is the current image."""
 
     def __init__(self) -> None:
         self.image = MetadataImage("")
@@ -25,7 +25,7 @@ class Partitions:
         return len(self._led)
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition if it is led here."""
+        """The partition if this broker leads it, else None."""
         return self._led.get((topic, index))
 
     def find(self, topic: str, index: int) -> Partition:
@@ -52,38 +52,39 @@ class Partitions:
             raise KafkaError(CODES["UNKNOWN_TOPIC_ID"], str(topic_id)) from None
 
     def epoch_of(self, topic: str, index: int, told: int) -> int:
-        """The leader epoch: our own where we lead, else that of the image."""
+        """The leader epoch: the partition's own where this broker leads it, else ``told``, that of
+        the image."""
         led = self._led.get((topic, index))
         return told if led is None else led.leader_epoch
 
     def add(self, partition: Partition) -> None:
-        """From now on the partition is led here."""
+        """This broker leads the partition from now on."""
         key = (partition.topic, partition.index)
         self._offline.pop(key, None)
         self._led[key] = partition
 
     def remove(self, partition: Partition, *, deleted: bool = False) -> None:
-        """It is led here no more, nor elsewhere where it was ``deleted``; requests that wait
-        for it are answered."""
+        """This broker no longer leads the partition; ``deleted``: no broker does. Requests that
+        wait for it are answered."""
         self._led.pop((partition.topic, partition.index), None)
         partition.withdraw(deleted=deleted)
 
     def set_offline(self, topic: str, index: int, why: str) -> None:
-        """Ours to lead, but its disk does not let us."""
+        """Note that this broker should lead the partition, but its disk has failed."""
         self._offline[topic, index] = why
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether it is ours to lead and its disk does not let us: metadata says that it has no
-        leader (KAFKA_STORAGE_ERROR to a client that asks for it nevertheless)."""
+        """Whether this broker should lead the partition, but its disk has failed. Metadata then
+        reports no leader, and requests for the partition get KAFKA_STORAGE_ERROR."""
         led = self._led.get((topic, index))
         return led.log.is_offline if led is not None else (topic, index) in self._offline
 
     def offline(self) -> list[tuple[str, int]]:
-        """What is ours to lead and cannot be."""
+        """The partitions that this broker should lead but cannot."""
         return list(self._offline)
 
     def forget_offline(self, topics: MetadataImage) -> None:
-        """Drop what is said of partitions of deleted topics."""
+        """Drop the offline partitions of deleted topics."""
         for topic, index in list(self._offline):
             if topic not in topics.topics:
                 del self._offline[topic, index]

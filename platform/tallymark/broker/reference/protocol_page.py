@@ -52,7 +52,7 @@ def _range(low: int, high: int) -> str:
 
 
 def _purpose(about: str) -> str:
-    """The text behind the colon of the first line."""
+    """The text after the colon in the first line."""
     return _text(about.strip().partition("\n")[0].partition(": ")[2])
 
 

@@ -1,5 +1,5 @@
-"""Carrying out AlterConfigs and IncrementalAlterConfigs, which differ in how they get from the
-configs of a resource to the new ones."""
+"""Carries out AlterConfigs and IncrementalAlterConfigs. They differ only in how the new configs of
+a resource are computed."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tallymark.protocol.acls.words import Operation
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """What a request wants of one resource. ``replaces``: it is to have these configs and no others
-    (the operations do not count then)."""
+    """A request's changes to one resource. ``replaces``: the resource gets these configs and no
+    others (the operations are ignored then)."""
 
     kind: int
     name: str
@@ -41,10 +41,11 @@ class Alteration:
 async def alter(
     state: BrokerState, call: Call, wanted: Sequence[Alteration], validate_only: bool
 ) -> list[tuple[int, str | None]]:
-    """One after the other; an error code and text for each, 0 and None where it is done.
+    """Alter one resource after the other; returns an error code and text for each, 0 and None where
+    it succeeded.
 
-    A change is in force here when this returns. Within this broker changes of one resource follow
-    each other, so none is lost.
+    Changes have taken effect on this broker when this returns. Within this broker changes of one
+    resource are made one after the other, so none is lost.
     """
     twice = named_twice((item.kind, item.name) for item in wanted)
     outcomes: list[tuple[int, str | None]] = []

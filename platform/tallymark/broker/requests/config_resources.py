@@ -48,7 +48,7 @@ class Resource:
             ) from None
 
     def require(self, state: BrokerState, call: Call, operation: Operation) -> None:
-        """Raise what the authorizer says: TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED."""
+        """Raise the authorizer's error: TOPIC_, GROUP_ or CLUSTER_AUTHORIZATION_FAILED."""
         kind, name = ResourceType.CLUSTER, CLUSTER_NAME
         if self.kind is ResourceKind.TOPIC:
             kind, name = ResourceType.TOPIC, self.name
@@ -76,7 +76,7 @@ def check_own_broker(state: BrokerState, name: str) -> None:
 
 
 def check_group(name: str) -> None:
-    """INVALID_REQUEST for a name that no group can have; there is no default of all groups."""
+    """INVALID_REQUEST for a name that no group can have; there are no defaults for all groups."""
     if not name or len(name) > _LONGEST_GROUP or not name.isprintable():
         raise KafkaError(CODES["INVALID_REQUEST"], f"{name[:80]!r} cannot be the name of a group")
 

@@ -30,7 +30,7 @@ async def create_topic(
     configs: Mapping[str, str],
     assignment: Sequence[Sequence[int]] | None = None,
 ) -> TopicImage:
-    """Check, create, and return the topic as it now is. ``partitions`` -1: the broker's default.
+    """Check and create a topic, and return its image. ``partitions`` -1: the broker's default.
 
     Raises KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG,
     INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, TOPIC_ALREADY_EXISTS,
@@ -39,7 +39,7 @@ async def create_topic(
     count = check_topic(state, name, partitions, configs, assignment)
     await state.cluster.create_topic(name, count, configs, assignment)
     topic = state.image.topics.get(name)
-    if topic is None:  # deleted again within the moment
+    if topic is None:  # deleted again meanwhile
         raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], name)
     return topic
 
@@ -51,7 +51,7 @@ def check_topic(
     configs: Mapping[str, str],
     assignment: Sequence[Sequence[int]] | None = None,
 ) -> int:
-    """The number of partitions that the topic would get; raises as :func:`create_topic`."""
+    """The number of partitions that the topic would have; raises as :func:`create_topic`."""
     check_name(name)
     if name in state.image.topics:
         raise KafkaError(CODES["TOPIC_ALREADY_EXISTS"], name)
@@ -66,13 +66,14 @@ def check_topic(
 
 
 def check_not_own(name: str) -> None:
-    """Raise INVALID_TOPIC_EXCEPTION for a topic that the brokers keep for themselves."""
+    """Raise INVALID_TOPIC_EXCEPTION for an internal topic, which only brokers create."""
     if name == OFFSETS_TOPIC:
         raise KafkaError(CODES["INVALID_TOPIC_EXCEPTION"], f"{name} is the brokers' own")
 
 
 async def auto_create(state: BrokerState, name: str) -> TopicImage:
-    """Create a topic that a client asked for. One that was just created by another is fine."""
+    """Create an unknown topic that a client requested. It is no error if another client has just
+    created it."""
     partitions, configs = -1, dict[str, str]()
     if name == OFFSETS_TOPIC:
         partitions, configs = state.settings.offsets_topic_num_partitions, _OFFSETS_CONFIGS

@@ -1,8 +1,8 @@
-"""Reading requests as leniently as Apache Kafka does.
+"""Decodes requests as leniently as Apache Kafka does.
 
-Kafka ignores what follows a request's last field, and clients rely on it: librdkafka 2.16 asks for
-all topics (Metadata v13) with four bytes for the null array instead of one. The fields that slip by
-this are flags whose zero does no harm.
+Kafka ignores bytes after a request's last field, and clients rely on it: librdkafka 2.16 requests
+all topics (Metadata v13) with four bytes for the null array instead of one. The fields that are
+misread by this are flags, and zero does no harm there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Request[Any])
 
 
 def decode_request(cls: type[R], version: int, body: memoryview) -> R:
-    """Like :func:`tallymark.protocol.codec.decode`, but spare bytes at the end are ignored."""
+    """As :func:`tallymark.protocol.codec.decode`, but ignores extra bytes at the end."""
     try:
         request: R = codec.reader_of(cls, version)(body, 0)[0]
     except RemoteProtocolError as error:

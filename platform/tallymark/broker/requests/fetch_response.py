@@ -1,4 +1,4 @@
-"""The bytes of a Fetch response, made of what a round has found."""
+"""The bytes of a Fetch response, from the results of a round."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def response_of(
     found: FetchRound,
     throttle_ms: int,
 ) -> bytes | Payload:
-    """The whole frame of a response. What is rare goes through the codec of all messages."""
+    """The whole frame of a response. Rare forms are encoded by the general codec."""
     committed = request.isolation_level == _READ_COMMITTED
     if found.diverging or found.leaders:
         return _joined(_with_tags(header, session_id, topics, found, committed, throttle_ms))
@@ -98,13 +98,13 @@ def _partition(
         diverging_epoch=found.diverging.get(place, FetchResponseEpochEndOffset()),
         current_leader=found.leaders.get(place, FetchResponseLeader()),
         aborted_transactions=() if committed else None,
-        # A slice of a file takes the place of its bytes until they are written to the socket.
+        # A slice of a file stands for its bytes until they are written to the socket.
         records=cast(Buffer, each.records),
     )
 
 
 def _joined(parts: Sequence[Any]) -> bytes | Payload:
-    """Buffers that follow one another as one: each part is a system call."""
+    """The payload of the parts, with adjacent buffers joined: each part is a system call."""
     whole: list[Part] = []
     run: list[Buffer] = []
     size = 0

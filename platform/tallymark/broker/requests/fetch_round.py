@@ -1,4 +1,4 @@
-"""One round of a fetch: read every partition asked for, within the byte limits."""
+"""One round of a fetch: reads every requested partition, within the byte limits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIRST_WITH_ZSTD: Final = 10
 
 
 class FetchPartition(NamedTuple):
-    """One partition of a request: the partition, or why there is none."""
+    """One partition of a request: the partition, or the error by which there is none."""
 
     topic: Topic
     name: str
@@ -39,7 +39,8 @@ class FetchPartition(NamedTuple):
 def resolve(
     state: BrokerState, connection: Connection, asked: Iterable[tuple[Topic, Ask]]
 ) -> list[FetchPartition]:
-    """Find what is asked for, in its order, and whether ``connection`` may read it."""
+    """Look up the requested partitions, in their order, and check that ``connection`` may read
+    them."""
     wanted: list[FetchPartition] = []
     topic: Topic | None = None
     name, refused = "", None
@@ -63,11 +64,11 @@ def _find(state: BrokerState, topic: str, index: int) -> Partition | KafkaError:
 
 
 class FetchRound:
-    """Reads on construction. ``complete``: the answer need not wait for more. ``found`` is in the
-    order of ``wanted``; ``diverging`` and ``leaders`` have what only some answers need.
+    """Reads on construction. ``complete``: the answer need not wait for more records. ``found`` is
+    in the order of ``wanted``; only some answers need ``diverging`` and ``leaders``.
 
-    Without ``wait``, logs whose indexes are not in memory are ``cold`` instead of read: bring them
-    there in a thread (:meth:`warm`) and make another round."""
+    Without ``wait``, logs whose indexes are not in memory are not read, and are in ``cold``: load
+    the indexes in a thread (:meth:`warm`) and make another round."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class FetchRound:
         size = 0
         for item in wanted:
             try:
-                # Only the first batch of the whole answer may be larger than asked for (KIP-74).
+                # Only the first batch of the whole answer may exceed the limit (KIP-74).
                 found = self._read(item, limit - size, first=not size)
                 size += length_of(found)
             except KafkaError as error:
@@ -136,8 +137,9 @@ class FetchRound:
         return Found(item.ask.partition, 0, -1, -1, -1, b"")
 
     def _diverges(self, item: FetchPartition, partition: Partition) -> bool:
-        """Whether the reader has read what was cut since (KIP-595): then the response has the end
-        of the epoch that it knows, and no records. OFFSET_OUT_OF_RANGE where that is not known."""
+        """Whether the reader has read records that were truncated since (KIP-595). The response
+        then has the end offset of the reader's epoch, and no records. OFFSET_OUT_OF_RANGE where the
+        epoch is unknown."""
         ask, log = item.ask, partition.log
         epoch, end = log.end_offset_for_epoch(ask.last_fetched_epoch)
         if epoch < 0 or ask.fetch_offset < log.start_offset:
@@ -162,13 +164,13 @@ class FetchRound:
         return Found(index, error.code, -1, -1, -1, b"")
 
     def warm(self) -> None:
-        """Load what was ``cold``. For a thread."""
+        """Load the indexes of the ``cold`` logs. Blocks: run it in a thread."""
         for log, offset in self.cold:
             with suppress(KafkaError):  # the next round raises it again
                 log.warm(offset)
 
 
 def length_of(found: Found) -> int:
-    """Bytes of records."""
+    """The number of bytes of the records."""
     records = found.records
     return len(records) if isinstance(records, bytes) else cast(int, records.size)

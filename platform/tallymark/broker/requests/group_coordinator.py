@@ -41,7 +41,7 @@ def authorized_shard(state: BrokerState, who: Who, operation: Operation, group: 
 
 
 def shard_of(state: BrokerState, group: str) -> GroupShard:
-    """Where the group is, if we are its coordinator.
+    """The shard of a group, if this broker is its coordinator.
 
     Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID.
     """
@@ -53,6 +53,6 @@ def shard_of(state: BrokerState, group: str) -> GroupShard:
 
 
 def _check_name(group: str) -> None:
-    # Kafka lets consumers without a group id (the empty one) commit in its old protocol only.
+    # Kafka allows commits without a group id (an empty one) only in its oldest protocol.
     if not group or len(group.encode()) > LONGEST_TEXT:
         raise KafkaError(CODES["INVALID_GROUP_ID"], f"{group[:40]!r}")

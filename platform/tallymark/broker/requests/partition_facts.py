@@ -1,5 +1,5 @@
-"""What responses say of a partition: its leader, its epoch, its error. Metadata and
-DescribeTopicPartitions say the same."""
+"""A partition's leader, epoch and error in responses, the same in Metadata and
+DescribeTopicPartitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tallymark.errors import CODES
 
 
 class PartitionFacts(NamedTuple):
-    """``leader`` is -1 where the asker cannot reach one; then ``error`` is a code that says why."""
+    """``leader`` is -1 where the client cannot reach one; ``error`` is then the error code."""
 
     error: int
     leader: int
@@ -24,7 +24,7 @@ class PartitionFacts(NamedTuple):
 def partition_facts(
     state: BrokerState, listener: str, topic: str, index: int, partition: PartitionImage
 ) -> PartitionFacts:
-    """For a client that came in by ``listener``."""
+    """The facts for a client that is connected to ``listener``."""
     image = state.image
     leader, error = image.leader_of(partition), 0
     if leader < 0:

@@ -1,4 +1,4 @@
-"""What an API is to the dispatcher: handlers register themselves here, one in each file."""
+"""The APIs that the dispatcher knows: handlers register themselves here, one in each file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Response = Message | None
 
 
 class Call(NamedTuple):
-    """What comes with a request: its version, and the connection it came on."""
+    """The context of a request: its version, and its connection."""
 
     version: int
     client_id: str | None
@@ -40,7 +40,7 @@ class Api:
     high: int
     handle: Callable[[BrokerState, Any, Call], Response | Awaitable[Response]] | None
     raw: RawHandler | None = None
-    """Called in the place of ``handle``."""
+    """Called in place of ``handle``."""
 
 
 REGISTERED: Final[dict[ApiKey, Api]] = {}
@@ -50,8 +50,8 @@ def register(
     request_class: type[R],
     handle: Callable[[BrokerState, R, Call], Response | Awaitable[Response]],
 ) -> None:
-    """Serve a request with ``handle``. Twice for one key is a mistake, so is an API that is not
-    advertised."""
+    """Serve a request with ``handle``. It is an error to register a key twice, or an API that is
+    not advertised."""
     key = request_class.api_key
     assert key not in REGISTERED, f"{key.name} is registered twice"
     low, high = ADVERTISED[key]

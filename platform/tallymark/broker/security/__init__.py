@@ -1,5 +1,5 @@
-"""The user of a client, what it may do, and how much: log-ins, users, access entries, quotas.
+"""Authentication, authorization and quotas: log-ins, users, access-control lists, limits.
 
-Read :mod:`.authorizer` and :mod:`.acl_rules` (the decisions) first, then :mod:`.live` (what is in
-force), then :mod:`.sasl_logins`.
+Read :mod:`.authorizer` and :mod:`.acl_rules` (the decisions) first, then :mod:`.live` (the current
+state), then :mod:`.sasl_logins`.
 """

@@ -24,7 +24,7 @@ class AclAuthorizer:
 
     @property
     def rules(self) -> AclRules:
-        """What is in force."""
+        """The current rules."""
         return self._rules
 
     @rules.setter

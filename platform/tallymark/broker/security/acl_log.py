@@ -1,5 +1,5 @@
-"""The log of denials: ``tallymark.authorizer``, one line for each thing denied, not more often than
-every few seconds however often it is tried."""
+"""The log of denials: ``tallymark.authorizer``, one line for each denied operation, at most one in
+a few seconds, however often a client tries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DenialLog:
 
     def __init__(self, limit: LogRate | None = None) -> None:
         self.counts: Counter[tuple[Operation, ResourceType]] = Counter()
-        """How often what was denied, since the start."""
+        """The number of denials since the start."""
         self._limit = limit or LogRate()
 
     def note(

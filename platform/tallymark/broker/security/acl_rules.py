@@ -1,13 +1,13 @@
 """Access-control lists and the decisions they lead to. Pure: no I/O, no clock.
 
-An entry says that a principal may or may not do an operation to a resource from a host. A resource
-is a name, every name with a prefix, or ``*``, all of a type. The rules are Kafka's (KIP-290):
+An entry allows or denies a principal an operation on a resource from a host. A resource is a name,
+every name with a prefix, or ``*``: all of a type. The rules are Kafka's (KIP-290):
 
 1. a super user may do everything
-2. a user to whom an applying entry denies it may not, whatever else is allowed
-3. a user to whom an applying entry allows it may; READ, WRITE, DELETE and ALTER imply DESCRIBE, and
-   ALTER_CONFIGS implies DESCRIBE_CONFIGS
-4. a resource that no entry at all applies to is open only where ``open_without_entries`` says so
+2. an operation that a matching entry denies is denied, whatever other entries allow
+3. an operation that a matching entry allows is allowed; READ, WRITE, DELETE and ALTER imply
+   DESCRIBE, and ALTER_CONFIGS implies DESCRIBE_CONFIGS
+4. a resource that no entry matches is open only with ``open_without_entries``
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ IMPLIED_BY: Final = {
     ),
     Operation.DESCRIBE_CONFIGS: (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
 }
-"""Operation -> those whose permission includes it. Only permissions imply; denials do not."""
+"""Operation -> the operations whose permission includes it. This holds for permissions only, not
+for denials."""
 
 
 class AclRules:
-    """All entries, ready to decide by. ``super_users`` are principals."""
+    """All entries, indexed for decisions. ``super_users`` are principals."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class AclRules:
     def may(
         self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str
     ) -> bool:
-        """Whether ``principal`` may do it from ``host`` to the resource ``name``."""
+        """Whether ``principal`` may do ``operation`` from ``host`` on the resource ``name``."""
         if principal in self.super_users:
             return True
         applying = list(self._applying(kind, name))
@@ -76,8 +77,8 @@ class AclRules:
     def may_somewhere(
         self, principal: str, host: str, operation: Operation, kind: ResourceType
     ) -> bool:
-        """Whether there is any name of that type, existing or not, to which ``principal`` may do
-        it (KIP-679): something allowed that nothing denied covers."""
+        """Whether there is any name of that type, existing or not, on which ``principal`` may do
+        ``operation`` (KIP-679): an allowed name or prefix that no denial covers."""
         if principal in self.super_users:
             return True
         theirs = [
@@ -109,7 +110,7 @@ def _names(acl: Acl, operations: tuple[Operation, ...]) -> bool:
 
 
 def _hides(denied: Acl, allowed: Acl) -> bool:
-    """Whether nothing is left of what ``allowed`` names."""
+    """Whether ``denied`` covers every name of ``allowed``."""
     if denied.pattern is Pattern.PREFIXED:
         return allowed.name.startswith(denied.name) and (
             allowed.pattern is Pattern.PREFIXED or allowed.name != WILDCARD

@@ -1,5 +1,5 @@
-"""Authorization, as handlers ask for it: by access-control lists, or everything is allowed where
-there are none (:class:`AllowAll`).
+"""The interface for authorization that handlers use: by access-control lists, or, without them,
+everything is allowed (:class:`AllowAll`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OPERATIONS_OF: Final = {
         Operation.IDEMPOTENT_WRITE,
     ),
 }
-"""What can be done to each type of resource."""
+"""The operations on each type of resource."""
 
 
 class Who(Protocol):
@@ -61,27 +61,28 @@ class Who(Protocol):
 
     @property
     def host(self) -> str:
-        """The address the connection comes from."""
+        """The address of the client."""
         ...
 
 
 class Authorizer(Protocol):
-    """Answers; has logged every "no" to an attempt."""
+    """Decides what clients may do, and logs each denial of an attempt."""
 
     def may(
         self, who: Who, operation: Operation, kind: ResourceType, name: str, *, quiet: bool = False
     ) -> bool:
-        """Whether ``who`` may do it to the resource ``name``. ``quiet``: it is a question, not an
-        attempt; a denial is neither logged nor counted."""
+        """Whether ``who`` may do ``operation`` on the resource ``name``. ``quiet``: the client does
+        not attempt it; a denial is neither logged nor counted."""
         ...
 
     def may_somewhere(self, who: Who, operation: Operation, kind: ResourceType) -> bool:
-        """Whether there is any resource of that type to which ``who`` may do it (KIP-679)."""
+        """Whether there is any resource of that type on which ``who`` may do ``operation``
+        (KIP-679)."""
         ...
 
 
 class AllowAll:
-    """All clients may do everything: no lists are in force."""
+    """All clients may do everything: there are no access-control lists."""
 
     def may(
         self, who: Who, operation: Operation, kind: ResourceType, name: str, *, quiet: bool = False

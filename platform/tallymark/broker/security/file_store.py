@@ -1,5 +1,5 @@
-"""Users, quotas, access-control lists and what was set at run time in a file, for a broker without
-ZooKeeper.
+"""Users, quotas, access-control lists and settings changed at run time, in a file, for a broker
+without ZooKeeper.
 
 ::
 
@@ -9,9 +9,9 @@ ZooKeeper.
                     "acls": [{"kind", "pattern", "name", "principal", "permissionType",
                               "operation", "host"}]}
 
-The file is replaced as a whole, readable by its owner alone. The broker and the command line may
-both change it: a lock beside it (``security.lock``) keeps them apart, and the broker looks every
-second whether another process has changed it.
+The file is replaced as a whole, and only its owner can read it. Both the broker and the command
+line may change it: a lock file in the same folder (``security.lock``) prevents simultaneous
+changes, and the broker checks every second whether another process has changed the file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOOK_SECONDS: Final = 1.0
 
 
 class FileSecurityStore:
-    """The :class:`~tallymark.broker.security.store.SecurityStore` of ``enable.zookeeper=false``.
+    """The :class:`~tallymark.broker.security.store.SecurityStore` for ``enable.zookeeper=false``.
     ``folder`` is the broker's first log dir."""
 
     def __init__(self, folder: Path) -> None:
@@ -47,8 +47,8 @@ class FileSecurityStore:
         self._path = folder / FILE
 
     def read(self) -> SecurityRecords:
-        """See the port. UserError when the file is there and cannot be understood: going on
-        without its denials would open what is closed."""
+        """See the port. UserError when the file exists but cannot be read: to continue without its
+        denials would allow denied operations."""
         values = self._load()
         try:
             acls = frozenset(
@@ -129,7 +129,7 @@ class FileSecurityStore:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Any]]:
-        """The file's content to change; it is stored when the block ends well."""
+        """The file's content, to be changed; it is stored when the block ends without an error."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with open(self._folder / LOCK, "w", encoding="utf-8", opener=open_private) as lock:

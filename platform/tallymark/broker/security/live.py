@@ -1,5 +1,5 @@
-"""What the broker knows of users and permissions: read from the store at the start, read again
-whenever it changes, and in memory in between, so that no request waits for the store."""
+"""The broker's copy of users and permissions: read from the store at the start and after every
+change, and kept in memory, so that no request waits for the store."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ log: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RETRY_SECONDS: Final = 5.0
-"""After a reading that failed."""
+"""The store is read again so long after a failure."""
 
 
 class Security:
-    """Users, entries, quotas and the authorizer, followed from ``store``; for one event loop."""
+    """Users, access-control lists, quotas and the authorizer, kept equal to ``store``; for one
+    event loop."""
 
     def __init__(self, settings: BrokerSettings, store: SecurityStore) -> None:
         self.store = store
@@ -37,14 +38,14 @@ class Security:
         self.denials = DenialLog()
         self.quotas = Quotas()
         self.throttled: Counter[int] = Counter()
-        """How many requests of an API key were answered with a wait, since the start."""
+        """API key -> how many requests were throttled since the start."""
         self.on_brokers: Callable[[Mapping[str, Mapping[str, str]]], None] = lambda _: None
-        """Called on the loop with what is kept of brokers, after each reading."""
+        """Called on the loop after each reading, with the stored settings of brokers."""
         self._super_users = super_users(settings.super_users)
         self._open = settings.allow_everyone_if_no_acl_found
         self._acls = AclAuthorizer(self._rules(), self.denials)
         self.enabled = settings.authorizer_enable
-        """Whether access-control lists are in force."""
+        """Whether access-control lists are used."""
         self._loop = asyncio.get_running_loop()
         self._dirty = asyncio.Event()
         self._reading = asyncio.Lock()
@@ -53,22 +54,23 @@ class Security:
 
     @property
     def authorizer(self) -> Authorizer:
-        """The authorizer in force."""
+        """The current authorizer."""
         return self._acls if self.enabled else AllowAll()
 
     @property
     def rules(self) -> AclRules:
-        """The entries in force."""
+        """The current rules."""
         return self._acls.rules
 
     async def start(self) -> None:
-        """Read, and follow from here on. Raises what the store raises."""
+        """Read the store, and from here on read it after every change. Raises the store's
+        errors."""
         self._unwatch = await asyncio.to_thread(self.store.watch, self._changed)
         await self.refresh()
         self._follower = asyncio.create_task(self._follow())
 
     async def stop(self) -> None:
-        """Follow no more. Idempotent."""
+        """Stop reading the store. Idempotent."""
         if self._follower is not None:
             self._follower.cancel()
             await asyncio.gather(self._follower, return_exceptions=True)
@@ -78,7 +80,7 @@ class Security:
             self._unwatch = None
 
     async def refresh(self) -> None:
-        """Take over what the store has now."""
+        """Read the store and apply its content."""
         async with self._reading:
             records = await asyncio.to_thread(self.store.read)
             self.users = Users(records.users, records.salt_key)
@@ -89,8 +91,8 @@ class Security:
             self.on_brokers(records.brokers)
 
     async def change(self, command: Callable[[], T]) -> T:
-        """A change of the store for a client; has taken effect on this broker on return. KafkaError
-        for what the store raises: the client may try again."""
+        """Change the store for a client; the change has taken effect on this broker on return. An
+        error of the store becomes a KafkaError, so that the client may try again."""
         try:
             result = await asyncio.to_thread(command)
             await self.refresh()
@@ -104,7 +106,7 @@ class Security:
         return AclRules(self.records.acls, self._super_users, self._open)
 
     def _changed(self) -> None:
-        """On the store's thread."""
+        """Runs on the store's thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._dirty.set)
 
@@ -128,5 +130,6 @@ class Security:
 
 
 def super_users(text: str) -> frozenset[str]:
-    """``User:alice;User:CN=admin,O=Example``: principals hold commas, so semicolons part them."""
+    """The principals in ``User:alice;User:CN=admin,O=Example``, separated by semicolons since they
+    contain commas."""
     return frozenset(part.strip() for part in text.split(";") if part.strip())

@@ -1,14 +1,15 @@
-"""Whose password is hashed next. Pure.
+"""Decides which password is hashed next. Pure.
 
-A hash takes milliseconds on purpose, so a flood of wrong passwords is a queue. Its order makes
-only the senders of the flood wait: addresses take turns, users of one address take turns, and
-one user's log-ins at one address keep their order. What one address may have waiting is hashed
-before the refusals of that address are due (:mod:`tallymark.net.limits.failed_login_delay`), so
-that a refusal of a name that is there comes no later than one of a name that is not.
+A hash takes milliseconds on purpose, so a flood of wrong passwords becomes a queue. Its order makes
+only the senders of the flood wait: addresses take turns, users of one address take turns, and one
+user's log-ins from one address keep their order. The number of waiting log-ins of one address is
+bounded so that they are hashed before its refusals are due
+(:mod:`tallymark.net.limits.failed_login_delay`): a refusal for an existing name comes no later than
+one for an unknown name.
 
-A wrong password costs its price from a purse that fills up at a fixed rate, a right one nothing: so
-wrong ones take a bounded share of the processor, and a thousand clients that come back at the same
-time are not held up.
+A wrong password costs its price from a purse that fills at a fixed rate, a right one nothing. So
+wrong ones take a bounded share of the processor, and a thousand clients that reconnect at the same
+time do not wait.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MAX_OF_ONE: Final = int(LONGEST_SECONDS * PER_SECOND)
 
 
 class LoginQueue(Generic[T]):
-    """``T`` is one log-in that waits."""
+    """The waiting log-ins. ``T`` is one of them."""
 
     def __init__(self) -> None:
         self._hosts: OrderedDict[str, OrderedDict[str, deque[T]]] = OrderedDict()
@@ -36,8 +37,9 @@ class LoginQueue(Generic[T]):
         return self._size
 
     def put(self, host: str, user: str, item: T) -> T | None:
-        """Let ``item`` wait. What is returned has to go: the oldest of the user with the most that
-        waits at this address, or ``item`` itself where no other can wait."""
+        """Add ``item``. A log-in that is returned must be refused: of the user with the most
+        waiting log-ins from this address the oldest one, or ``item`` itself where there is no room
+        at all."""
         if self._size >= MAX_WAITING:
             return item
         users = self._hosts.setdefault(sender(host), OrderedDict())
@@ -48,7 +50,7 @@ class LoginQueue(Generic[T]):
         return self._first_of(users, max(users, key=lambda name: len(users[name])))
 
     def take(self) -> T:
-        """The next; IndexError where none waits."""
+        """Remove and return the next log-in; IndexError where none waits."""
         if not self._hosts:
             raise IndexError("nobody waits")
         host, users = self._hosts.popitem(last=False)
@@ -69,19 +71,20 @@ class LoginQueue(Generic[T]):
 
 
 class Purse:
-    """``rate`` a second, up to ``most``; ``now`` is monotonic, in seconds."""
+    """A budget that grows by ``rate`` a second, up to ``most``; ``now`` is monotonic, in
+    seconds."""
 
     def __init__(self, rate: float, most: float, now: float) -> None:
         self._rate, self._most = rate, most
         self._held, self._at = most, now
 
     def wait(self, now: float) -> float:
-        """How long until something may be bought again, seconds."""
+        """Seconds until the budget is no longer negative; 0 where it is not."""
         self._fill(now)
         return max(0.0, -self._held / self._rate)
 
     def pay(self, price: float, now: float) -> None:
-        """May go below zero: then :meth:`wait` says for how long."""
+        """Take ``price`` from the budget, which may become negative; see :meth:`wait`."""
         self._fill(now)
         self._held -= price
 

@@ -1,15 +1,16 @@
-"""Checking passwords of PLAIN, which has to hash them, without holding up anybody else.
+"""Checks passwords of PLAIN, which must be hashed, without delaying other requests.
 
 ::
 
-    proven before ── yes ─► let in at once
-          └── no ─► a name that is there? ── no ─► wrong, at the time when a hash would say so
+    proven before ── yes ─► accepted at once
+          └── no ─► a known name? ── no ─► wrong, reported when a hash would be done
                           └── yes ─► LoginQueue ─► a thread hashes ─► right, or wrong and paid for
 
-Threads of their own: the broker's other threads read disks. What was proven is remembered as a
-digest under a key that is random for each process, together with the stored key: when a password
-changes, it fits no more. A wrong log-in is answered a fixed time after it came
-(:data:`AT_LEAST_SECONDS`), so that it does not reveal whether the name is there.
+It has threads of its own, since the broker's other threads read disks. A proven password is
+remembered as a digest under a key that is random for each process, together with the stored key:
+after a change of the password the old one is no longer accepted. A wrong log-in is answered a fixed
+time after its arrival (:data:`AT_LEAST_SECONDS`), so that the time does not reveal whether the name
+exists.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tallymark.net.sasl.scram import MIN_ITERATIONS, ScramCredential
 
 THREADS: Final = 2
 AT_LEAST_SECONDS: Final = 0.1
-"""From a log-in to the answer that it is wrong."""
+"""Least time from a log-in to its refusal."""
 WRONG_PER_SECOND: Final = 100
 """Wrong passwords that are hashed in a second (of :data:`~tallymark.net.sasl.scram.MIN_ITERATIONS`;
 a hash of twice the iterations counts twice): 40 % of a core."""
@@ -43,7 +44,7 @@ class _Waiting(NamedTuple):
 
 
 class PasswordChecks:
-    """Belongs to the event loop it is made on. ``users()`` are those of this moment."""
+    """Belongs to the event loop it is made on. ``users()`` returns the current users."""
 
     def __init__(self, users: Callable[[], Users]) -> None:
         self._users = users
@@ -64,8 +65,8 @@ class PasswordChecks:
         return len(self._queue)
 
     async def fits(self, host: str, user: str, password: str, wanted: Callable[[], bool]) -> bool:
-        """Whether the password is the user's, who comes from ``host``. A log-in that is no longer
-        wanted (``wanted()`` is false) is not looked at. No is said no earlier than
+        """Whether the password is the user's, for a log-in from ``host``. A log-in that is no
+        longer wanted (``wanted()`` is false) is not hashed. False is returned no earlier than
         :data:`AT_LEAST_SECONDS` after the call."""
         began = self._loop.time()
         held = self._users().password_credential(user)
@@ -77,7 +78,7 @@ class PasswordChecks:
         return False
 
     def close(self) -> None:
-        """Refuse all that wait. Idempotent."""
+        """Refuse all waiting log-ins. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
         while len(self._queue):
@@ -95,7 +96,7 @@ class PasswordChecks:
         return await item.outcome
 
     def _go_on(self) -> None:
-        """Give threads that are idle something to do, as far as the purse allows it."""
+        """Start hashes on idle threads, as far as the purse allows."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -110,7 +111,7 @@ class PasswordChecks:
         held = self._users().password_credential(item.user)
         if held is None or item.outcome.done() or not item.wanted():
             _set(item.outcome, False)
-        elif self._is_proven(item.user, item.password, held):  # by one that came before it
+        elif self._is_proven(item.user, item.password, held):  # by an earlier log-in in the queue
             _set(item.outcome, True)
         else:
             self._idle -= 1

@@ -1,7 +1,7 @@
-"""Where quotas are charged: Produce by the size of its request, Fetch by the size of its response.
+"""Charges quotas: Produce by the size of its request, Fetch by the size of its response.
 
-A response is never late. It says for how long the client is throttled (``throttle_time_ms``), and
-the broker reads nothing more from the connection meanwhile (KIP-219).
+A response is never delayed. It contains for how long the client is throttled
+(``throttle_time_ms``), and the broker reads nothing more from the connection meanwhile (KIP-219).
 """
 
 from __future__ import annotations

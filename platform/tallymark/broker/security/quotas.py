@@ -1,16 +1,16 @@
 """Quotas: how many bytes a second a user or a client may produce and consume here. Pure.
 
-A bucket holds the bytes that may pass now, one second's worth at most, and fills at the quota's
-rate. What is done is charged in full, so a bucket may be in debt; its client waits until it is not
-(KIP-13, KIP-219). Of the quotas that fit a request the first of these counts, as in Kafka
-(KIP-55)::
+A bucket contains the bytes that may pass now, at most those of one second, and fills at the quota's
+rate. Each request is charged in full, so a bucket may become negative; its client is then throttled
+until it is not (KIP-13, KIP-219). Of the quotas that match a request the first of these is used, as
+in Kafka (KIP-55)::
 
     user with client id | user with all clients | user
     all users with client id | all users with all clients | all users
     client id | all client ids
 
-Every user, client id, or user with a client id, has a bucket of its own, also where one quota is
-for all of them.
+Every user, client id, or user with a client id, has its own bucket, even if one quota applies to
+all of them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from tallymark.broker.settings.dynamic import DEFAULT_NAME
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 KEYS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
-"""The quotas there are."""
+"""The names of quotas."""
 
 LONGEST_SECONDS: Final = 30.0
-"""No client waits longer at once, and no debt is larger: clients give up on late responses."""
+"""No client is throttled for longer at once, and no bucket is further below zero: clients time out
+on late responses."""
 _MOST_BUCKETS: Final = 10_000
 
 
@@ -41,7 +42,7 @@ class TokenBucket:
         self._then = now
 
     def take(self, amount: int, now: float) -> float:
-        """Charge ``amount``; for how many seconds nothing more may be done, 0 for none."""
+        """Charge ``amount``; returns for how many seconds the client is throttled, 0 for none."""
         filled = min(self.rate, self._level + max(0.0, now - self._then) * self.rate)
         self._level = max(filled - amount, -self.rate * LONGEST_SECONDS)
         self._then = now
@@ -49,11 +50,11 @@ class TokenBucket:
 
 
 Place: TypeAlias = tuple[str | None, str | None]
-"""What a quota is for: a user, a client id, or (neither is None) a user with a client id."""
+"""The entity of a quota: a user, a client id, or (neither is None) a user with a client id."""
 
 
 class Quotas:
-    """The quotas of one moment: name -> key -> rate, as text; of users, of clients, and of users
+    """An immutable set of quotas: name -> key -> rate, as text; of users, of clients, and of users
     with clients by (user, client)."""
 
     def __init__(
@@ -72,19 +73,19 @@ class Quotas:
         }
         """Every quota, :data:`DEFAULT_NAME` standing for all of a kind."""
         self.active = bool(self.rates)
-        """Whether there are any."""
+        """Whether there are any quotas."""
         self._buckets: dict[tuple[Place, str], TokenBucket] = {}
 
     def taking_over(self, before: Quotas) -> Quotas:
-        """Itself, with the buckets of ``before`` whose rates still hold: a change of one quota
-        does not reset the others."""
+        """Return itself, with the buckets of ``before`` whose rates are unchanged: a change of one
+        quota does not reset the others."""
         for (place, key), bucket in before._buckets.items():
             if self._rate(place, key) == bucket.rate:
                 self._buckets[place, key] = bucket
         return self
 
     def take(self, user: str, client_id: str, key: str, amount: int, now: float) -> float:
-        """Charge ``amount`` bytes; for how many seconds that client is to be held back."""
+        """Charge ``amount`` bytes; returns for how many seconds that client is throttled."""
         for place, wanted in _fitting(user, client_id):
             rate = self.rates.get(wanted, {}).get(key)
             if rate is not None:
@@ -92,7 +93,7 @@ class Quotas:
         return 0.0
 
     def _rate(self, place: Place, key: str) -> float | None:
-        """What holds for that bucket."""
+        """The rate of that bucket."""
         for bucket, wanted in _fitting(place[0] or "", place[1] or ""):
             rate = self.rates.get(wanted, {}).get(key)
             if bucket == place and rate is not None:
@@ -109,7 +110,7 @@ class Quotas:
 
 
 def _fitting(user: str, client: str) -> tuple[tuple[Place, Place], ...]:
-    """(whose bucket, whose quota) for a request, what counts first coming first."""
+    """(entity of the bucket, entity of the quota) for a request, in order of precedence."""
     both, every = (user, client), DEFAULT_NAME
     return (
         (both, both),
@@ -124,7 +125,7 @@ def _fitting(user: str, client: str) -> tuple[tuple[Place, Place], ...]:
 
 
 def rates_of(values: Mapping[str, str]) -> dict[str, float]:
-    """The quotas among the configs of a user or client; what is no rate is left out."""
+    """The quotas among the configs of a user or client; invalid rates are left out."""
     found: dict[str, float] = {}
     for key in KEYS:
         try:
@@ -137,5 +138,5 @@ def rates_of(values: Mapping[str, str]) -> dict[str, float]:
 
 
 def is_rate(value: float) -> bool:
-    """Whether it can be a quota: at least one byte a second, and a number."""
+    """Whether the value can be a quota: a number of at least one byte a second."""
     return 1.0 <= value <= 2.0**63

@@ -1,4 +1,4 @@
-"""Which entity a request about quotas speaks of. Pure.
+"""Reads the entities and filters in requests about quotas. Pure.
 
 An entity is a user, a client id, or both together, each by name or the default of its kind (a null
 name). Kafka has addresses, too: those are refused.
@@ -17,12 +17,12 @@ USER: Final = "user"
 CLIENT: Final = "client-id"
 IP: Final = "ip"
 EXACT, DEFAULT, ANY = range(3)
-"""How a component of a filter is meant (KIP-546)."""
+"""The match types of a filter's component (KIP-546)."""
 
 
 def entity(parts: Sequence[tuple[str, str | None]]) -> Place:
-    """The stored names of user and client id, None where it is not part of it; KafkaError
-    INVALID_REQUEST."""
+    """The stored names of user and client id, None for one that is not part of the entity;
+    KafkaError INVALID_REQUEST."""
     names: dict[str, str] = {}
     for kind, name in parts:
         if kind not in (USER, CLIENT) or kind in names:
@@ -36,7 +36,7 @@ def entity(parts: Sequence[tuple[str, str | None]]) -> Place:
 
 
 def value(key: str, rate: float, remove: bool) -> str | None:
-    """What is kept of a quota, None to remove it; KafkaError INVALID_REQUEST."""
+    """The text to store for a quota, None to remove it; KafkaError INVALID_REQUEST."""
     if key not in KEYS:
         raise _invalid(f"there is no quota {key!r}, there are {', '.join(KEYS)}")
     if remove:
@@ -47,7 +47,7 @@ def value(key: str, rate: float, remove: bool) -> str | None:
 
 
 def check_filter(components: Sequence[tuple[str, int, str | None]]) -> None:
-    """KafkaError INVALID_REQUEST for a filter that makes no sense."""
+    """KafkaError INVALID_REQUEST for an invalid filter."""
     kinds = [component[0] for component in components]
     if len(set(kinds)) < len(kinds) or not set(kinds) <= {USER, CLIENT, IP}:
         raise _invalid("a filter has each of user, client-id and ip once at most")
@@ -59,8 +59,9 @@ def check_filter(components: Sequence[tuple[str, int, str | None]]) -> None:
 
 
 def matches(place: Place, components: Sequence[tuple[str, int, str | None]], strict: bool) -> bool:
-    """Whether a filter that was checked means an entity: it has each of the components, and nothing
-    else where the filter is ``strict``. No components mean every entity, unless ``strict``."""
+    """Whether a checked filter matches an entity: the entity has each of the components, and, if
+    the filter is ``strict``, nothing else. A filter without components matches every entity, unless
+    ``strict``."""
     names = {kind: name for kind, name in zip((USER, CLIENT), place, strict=True) if name}
     if strict and len(components) != len(names):
         return False

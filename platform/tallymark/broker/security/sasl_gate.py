@@ -31,8 +31,8 @@ _BEFORE: Final = frozenset(
 MAX_BEFORE: Final = 32
 """Requests that a connection may make before its first log-in: clients make three to six."""
 TOKENS: Final = frozenset({int(ApiKey.SASL_AUTHENTICATE), BARE.api_key})
-"""Requests of which nothing is left to do when their client goes away: the answer has no reader,
-and the answer to a failed log-in waits for seconds."""
+"""Requests that are cancelled when their client disconnects: no client would read the answer, and
+the answer to a failed log-in waits for seconds."""
 
 
 class SaslGate:
@@ -45,7 +45,8 @@ class SaslGate:
     def __call__(
         self, header: RequestHeader, body: memoryview, connection: Connection
     ) -> Answer | Awaitable[Answer]:
-        """RemoteProtocolError, which closes the connection, for what is not its turn."""
+        """Handle or pass on a request. RemoteProtocolError, which closes the connection, for a
+        request that is not allowed now."""
         session = connection.sasl
         if session is None:
             session = connection.sasl = self._logins.session()

@@ -1,4 +1,4 @@
-"""Log-ins: which mechanisms check which users, and what a client that fails gets to feel."""
+"""Log-ins: the mechanisms with the users that each checks, and the delay after a failed log-in."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ log: Final = logging.getLogger("tallymark.logins")
 
 _LONGEST_SESSION: Final = 365 * 24 * 3600.0
 _SHORTEST_SESSION: Final = 1.0
-"""Of a token that is taken though it has expired (the clocks may differ): 0 would be for ever."""
+"""Seconds for a token that is accepted though it has expired (the clocks may differ): 0 would mean
+for ever."""
 
 
 class Logins:
@@ -60,7 +61,7 @@ class Logins:
             self._oauth = _oauth(settings, now)
 
     async def start(self) -> None:
-        """Read the keys that tokens are checked with, and follow them."""
+        """Read the keys that verify tokens, and read them again at intervals."""
         if self._oauth is not None:
             await self._oauth.start()
 
@@ -71,16 +72,16 @@ class Logins:
             await self._oauth.stop()
 
     def session(self) -> SaslSession:
-        """For a new connection."""
+        """The SASL session of a new connection."""
         return SaslSession({name: self._maker(name) for name in self.mechanisms})
 
     async def take(self, connection: Connection, token: bytes) -> tuple[bytes, int]:
-        """Give a token to the connection's session. The token to send back, and for how many
-        milliseconds the log-in holds (0: for ever, or it is not over); the connection is closed
-        then, unless its client has logged in again.
+        """Give a token to the connection's session. Returns the token to send back, and for how
+        many milliseconds the log-in is valid (0: for ever, or it is not complete); the connection
+        is closed after that time, unless its client has logged in again.
 
-        SaslError after a log-in that failed, when it is its address's turn to be refused, and no
-        earlier than the settings ask for; the connection then closes as soon as it is answered.
+        SaslError after a failed log-in, raised when the next refusal of that address is due, and no
+        earlier than the settings require; the connection closes as soon as it is answered.
         """
         session = connection.sasl
         assert session is not None
@@ -160,7 +161,7 @@ class Logins:
 def _oauth(settings: BrokerSettings, now: Callable[[], float]) -> OAuth:
     try:
         from tallymark.broker.security.oauth.logins import (
-            OAuth,  # an extra, and cryptography behind it
+            OAuth,  # needs an extra with cryptography
         )
     except ImportError as error:
         raise UserError(

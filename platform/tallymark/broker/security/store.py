@@ -1,7 +1,7 @@
-"""The port behind which users, quotas, access-control lists, and settings that were changed at run
-time are kept: ZooKeeper, or a file.
+"""The port to the store of users, quotas, access-control lists, and settings that were changed at
+run time: in ZooKeeper, or in a file.
 
-Everything here blocks; the command line calls it as it is, the broker from a thread
+Everything here blocks; the command line calls it directly, the broker from a thread
 (:mod:`~tallymark.broker.security.live`). Implementations:
 :mod:`~tallymark.broker.security.file_store` and
 :mod:`~tallymark.broker.security.zookeeper_store`.
@@ -18,12 +18,13 @@ from tallymark.protocol.acls.entry import Acl
 
 @dataclass(frozen=True, slots=True)
 class SecurityRecords:
-    """Everything that is kept, as it is kept. Configs of users hold their SCRAM credentials, by
-    mechanism, and their quotas; those of clients, and of users with clients, hold quotas. Those of
-    brokers (by id) and groups are settings that were changed at run time."""
+    """The whole content of the store, in its stored form. Configs of users contain their SCRAM
+    credentials, by mechanism, and their quotas; those of clients, and of users with clients,
+    contain quotas. Those of brokers (by id) and groups are settings that were changed at run time.
+    """
 
     salt_key: bytes = field(repr=False)
-    """A secret of the cluster, from which the salts of users that there are not are made."""
+    """A secret of the cluster, from which the salts for unknown users are made."""
     users: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     clients: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     user_clients: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
@@ -33,10 +34,10 @@ class SecurityRecords:
 
 
 class SecurityStore(Protocol):
-    """Raises TallymarkError (ConnectError, CoordinationError, UserError) when it cannot."""
+    """Methods raise TallymarkError (ConnectError, CoordinationError, UserError)."""
 
     def read(self) -> SecurityRecords:
-        """Everything, as it is now."""
+        """The current content."""
         ...
 
     def alter_user(self, name: str, change: Mapping[str, str | None]) -> None:
@@ -60,10 +61,10 @@ class SecurityStore(Protocol):
         ...
 
     def change_acls(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None:
-        """Add and remove entries; what is there, or not there, already is fine."""
+        """Add and remove entries; it is no error if one exists, or does not exist, already."""
         ...
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback``, on any thread, after every change, also of others; returns what ends
-        that."""
+        """Call ``callback``, on any thread, after every change, also those of other processes;
+        returns a function that ends this."""
         ...

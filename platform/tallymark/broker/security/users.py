@@ -1,7 +1,7 @@
-"""Users and their credentials, as the broker holds them. No I/O.
+"""Users and their credentials, in the broker's memory. No I/O.
 
-A credential is kept in Kafka's words: ``salt=...,stored_key=...,server_key=...,iterations=4096``,
-the bytes in base64.
+A credential is stored in Kafka's format:
+``salt=...,stored_key=...,server_key=...,iterations=4096``, the bytes in base64.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MECHANISM_OF: Final = {number: name for name, number in NUMBERS.items()}
 
 
 class Users:
-    """The users of one moment. ``salt_key`` is the secret behind the salts of users that there
-    are not: a client that asks for them gets the same answer every time, as for a real user."""
+    """An immutable set of users. The salts for unknown users are made from the secret ``salt_key``:
+    a client that tries such a name gets the same salt every time, as for a real user."""
 
     def __init__(self, configs: Mapping[str, Mapping[str, str]], salt_key: bytes) -> None:
         self._salt_key = salt_key
@@ -43,11 +43,11 @@ class Users:
         self._shapes = sorted(shapes) or [(32, MIN_ITERATIONS)]
 
     def credential(self, name: str, mechanism: str) -> ScramCredential:
-        """The user's credential; for a user that has none a false one, which nothing fits."""
+        """The user's credential; for an unknown user a false one, which no password fits."""
         return self.credentials.get(name, {}).get(mechanism) or self._false(name, mechanism)
 
     def password_credential(self, name: str) -> ScramCredential | None:
-        """What a password of the user is checked with; None: there is no such user."""
+        """A credential to check a password of the user with; None: there is no such user."""
         held = self.credentials.get(name, {})
         return held.get(SCRAM_SHA_512) or held.get(SCRAM_SHA_256)
 

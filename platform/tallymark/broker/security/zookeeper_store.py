@@ -30,7 +30,7 @@ class ZooKeeperSecurityStore:
         self._acls = AclRegistry(zookeeper)
 
     def read(self) -> SecurityRecords:
-        """See the port. An entry that is not understood is logged and left out if it allows; one
+        """See the port. An unknown kind of entry is logged and left out if it allows something; one
         that denies must not be lost, so it is an error."""
         acls: set[Acl] = set()
         for resource, entries in self._acls.read().items():
@@ -73,7 +73,7 @@ class ZooKeeperSecurityStore:
         self._groups.alter(name, change)
 
     def change_acls(self, add: Iterable[Acl] = (), remove: Iterable[Acl] = ()) -> None:
-        """See the port. One resource after the other; each all or nothing."""
+        """See the port. One resource after the other; the changes of each are made all or none."""
         wanted: dict[AclResource, tuple[list[Acl], list[Acl]]] = defaultdict(lambda: ([], []))
         for acl in add:
             wanted[_resource(acl)][0].append(acl)

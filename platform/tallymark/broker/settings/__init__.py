@@ -1,5 +1,5 @@
 """The settings of brokers, topics, groups and loggers: names, types, defaults, checks. Pure.
 
 Read :mod:`.broker` and :mod:`.topic_configs` first; :mod:`.config_describe` and
-:mod:`.config_alter` are what the config APIs say of them.
+:mod:`.config_alter` serve the config APIs.
 """

@@ -91,7 +91,8 @@ class BrokerSettings(BaseModel):
     )
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """Secrets are hidden in what is printed of settings, by a debugger or a traceback too."""
+        """The fields without secrets, for every form of printing, in debuggers and tracebacks
+        too."""
         for name, value in super().__repr_args__():
             yield name, "(hidden)" if value and name and is_secret(name) else value
 
@@ -464,14 +465,14 @@ class BrokerSettings(BaseModel):
     lists, is open to every client: only where nothing but the brokers can reach it."""
 
     def listening(self) -> tuple[Listener, ...]:
-        """Where to listen: ``listeners``, or the one of ``host.name`` and ``port``."""
+        """The listeners: those of ``listeners``, or the one of ``host.name`` and ``port``."""
         if not self.listeners:
             return (Listener("PLAINTEXT", "PLAINTEXT", self.host_name, self.port),)
         protocols = parse_protocol_map(self.listener_security_protocol_map)
         return parse_listeners(self.listeners, protocols)
 
     def advertised(self) -> tuple[Listener, ...]:
-        """The addresses that clients get in place of those, by the names of listeners."""
+        """The addresses that clients get in place of the listeners' own, by the listener's name."""
         if self.advertised_listeners:
             protocols = parse_protocol_map(self.listener_security_protocol_map)
             return parse_listeners(self.advertised_listeners, protocols)

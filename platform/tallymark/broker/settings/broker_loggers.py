@@ -1,9 +1,9 @@
 """The loggers of this broker as a resource with configs (KIP-412): the name of a logger is that of
 a config, its level the value.
 
-Levels are Kafka's; TRACE shows what DEBUG shows. A logger without a level has that of the logger
-above it. Only the broker's own loggers and ``root`` are described and changed, since others (of
-libraries) may write down what passes. A restart takes every change back, as in Kafka.
+Levels are Kafka's; TRACE logs the same as DEBUG. A logger without a level has that of its parent.
+Only the broker's own loggers and ``root`` are described and changed, since others (of libraries)
+may log the content of requests. A restart resets every change, as in Kafka.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _OURS: Final = "tallymark"
 
 
 def levels() -> dict[str, str]:
-    """Every logger and the level in force, by name in order."""
+    """Every logger and its current level, in order of names."""
     return {name: _name(_logger(name).getEffectiveLevel()) for name in sorted(_names())}
 
 
 def alter_loggers(changes: Sequence[Change], validate_only: bool) -> None:
-    """All of the changes, or none. Raises INVALID_CONFIG for a logger or a level that there is not,
-    INVALID_REQUEST for what cannot be done."""
+    """Make all of the changes, or none. Raises INVALID_CONFIG for an unknown logger or level,
+    INVALID_REQUEST for an operation that loggers do not have."""
     once(name for name, _, _ in changes)
     known = set(_names())
     wanted = [(name, _wanted(known, change)) for change in changes for name in (change[0],)]

@@ -1,4 +1,4 @@
-"""The configs that a request to alter them leads to. Pure.
+"""Computes the new configs of a resource from a request that alters them. Pure.
 
 The result is always the whole set of the resource's own configs, which then replaces the old one.
 """
@@ -44,7 +44,7 @@ def changed(
 ) -> dict[str, str]:
     """IncrementalAlterConfigs: ``current`` after the changes.
 
-    Lists are appended to and subtracted from as they are in force, be it by the broker's setting. A
+    APPEND and SUBTRACT start from the list in force, even if it comes from the broker's setting. A
     config that this broker does not know can be deleted, since another kind of broker may have
     stored it. Raises as :func:`replaced`, and INVALID_CONFIG for an operation that the config's
     type does not have.
@@ -55,7 +55,7 @@ def changed(
 
     result = edited(current, changes, is_list, lambda name: rule_of(name).inherited(settings))
     touched = {name for name, _, _ in changes}
-    # What is strange and was there before does no harm; what comes now must be right.
+    # Unknown configs that were stored before do no harm; those of this request must be valid.
     log_config(settings, {name: result[name] for name in result if name in touched})
     return result
 
@@ -66,8 +66,8 @@ def edited(
     is_list: Callable[[str], bool],
     inherited: Callable[[str], str],
 ) -> dict[str, str]:
-    """``current`` after the changes, whatever the resource. ``is_list`` raises for a name that
-    there is not, ``inherited`` is what holds where a list is not set."""
+    """``current`` after the changes, for any kind of resource. ``is_list`` raises for an unknown
+    name; ``inherited`` returns the value in force where a list is not set."""
     once(name for name, _, _ in changes)
     result = dict(current)
     for name, operation, value in changes:

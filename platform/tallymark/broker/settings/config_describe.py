@@ -1,6 +1,7 @@
 """The configs of topics and brokers, as DescribeConfigs and CreateTopics return them. Pure.
 
-A topic's config is looked for in several places, the first wins; together they are its synonyms::
+A topic's config is looked up in several sources; the first one with a value is used. All of them
+are its synonyms::
 
     retention.bytes      = 5000   TOPIC                    set on the topic
     log.retention.bytes  = 7000   DYNAMIC_BROKER           set at run time for this broker
@@ -36,14 +37,14 @@ from tallymark.broker.settings.topic_configs import RULES, understood
 NOTHING: Final = Dynamic()
 """Nothing was set at run time."""
 _OF_THE_CLUSTER: Final = frozenset({"min.insync.replicas"})
-"""What a cluster of Kafka 4 sets for all its brokers when it is made (KIP-966)."""
+"""Configs that a new cluster of Kafka 4 sets for all its brokers (KIP-966)."""
 _WITHOUT_DEFAULT: Final = frozenset({"log_retention_ms", "log_roll_ms", "log_flush_interval_ms"})
 """Settings that are null by default in Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One place that says what a config is. ``value`` is None for a secret."""
+    """One source of a config with its value there; ``value`` is None for a secret."""
 
     name: str
     value: str | None
@@ -52,7 +53,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One config as it is in force, ``value`` None for a secret, and where that comes from. The
+    """One config with the value in force (None for a secret) and the source of that value. The
     first of its ``synonyms`` is in force; without any it is the default."""
 
     name: str
@@ -68,8 +69,8 @@ class Described:
 def describe_topic(
     settings: BrokerSettings, overrides: Mapping[str, str], dynamic: Dynamic = NOTHING
 ) -> list[Described]:
-    """Every config of a topic with these configs of its own, by name in order. Those that this
-    broker does not understand have no effect and are left out."""
+    """Every config of a topic with these configs of its own, in order of names. Those that this
+    broker does not know have no effect and are left out."""
     given = understood(overrides)
     found: list[Described] = []
     for row in RULES.values():
@@ -98,8 +99,8 @@ def _of_topic(
 
 
 def describe_broker(settings: BrokerSettings, dynamic: Dynamic = NOTHING) -> list[Described]:
-    """Every setting of this broker, by name in order; ``settings`` are those it was started with,
-    ``dynamic`` what was set since. The others change with a restart only."""
+    """Every setting of this broker, in order of names; ``settings`` are those at its start,
+    ``dynamic`` those changed since. Settings that are not dynamic change only with a restart."""
     found: list[Described] = []
     for field, info in sorted(BrokerSettings.model_fields.items()):
         synonyms = tuple(_of_broker(field, settings, dynamic))
@@ -114,7 +115,7 @@ def describe_broker(settings: BrokerSettings, dynamic: Dynamic = NOTHING) -> lis
 
 
 def describe_all_brokers(dynamic: Dynamic) -> list[Described]:
-    """What was set at run time for all brokers, by name in order."""
+    """The settings changed at run time for all brokers, in order of names."""
     source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     found: list[Described] = []
     for config in describe_broker(BrokerSettings()):
@@ -126,7 +127,7 @@ def describe_all_brokers(dynamic: Dynamic) -> list[Described]:
 
 
 def describe_group(given: Mapping[str, str]) -> list[Described]:
-    """Every config of a group with these of its own, by name in order."""
+    """Every config of a group with these configs of its own, in order of names."""
     found: list[Described] = []
     for row in GROUP_RULES.values():
         value, source = row.default, ConfigSource.DEFAULT
@@ -147,7 +148,7 @@ def describe_loggers(levels: Mapping[str, str]) -> list[Described]:
 
 
 def _of_broker(field: str, settings: BrokerSettings, dynamic: Dynamic) -> Iterator[Synonym]:
-    """What was set at run time, what was set before, then the default."""
+    """The synonyms: values set at run time, the setting at the start, then the default."""
     name, secret = kafka_name(field), is_secret(field)
 
     def text(value: object) -> str | None:

@@ -1,5 +1,5 @@
-"""What configs are made of: types and sources with the numbers they have on the wire, and the
-rules a text is read by. Pure. Numbers and names are Kafka's (KIP-226, KIP-524, KIP-569)."""
+"""The types and sources of configs, with their numbers on the wire, and the rules that parse texts.
+Pure. Numbers and names are Kafka's (KIP-226, KIP-524, KIP-569)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 ConfigValue: TypeAlias = bool | int | float | str | tuple[str, ...]
-"""A config as it is used: tuples are lists."""
+"""The parsed value of a config: tuples are lists."""
 
 Rule: TypeAlias = Callable[[str], ConfigValue]
-"""From a text to the value; ValueError says what would be right."""
+"""Parses a text into the value; ValueError describes valid texts."""
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -38,7 +38,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from: ``ConfigSource`` of DescribeConfigs v1 and CreateTopics v5."""
+    """The source of a value: ``ConfigSource`` of DescribeConfigs v1 and CreateTopics v5."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -115,7 +115,7 @@ def one_of(*allowed: str, why: str = "") -> Rule:
 
 
 def only(value: bool | int, why: str) -> Rule:
-    """The one number or truth value that this broker can keep."""
+    """The only number or boolean that this broker supports."""
 
     def rule(text: str) -> bool | int:
         if text.lower() != shown(value):
@@ -143,7 +143,7 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def shown(value: object) -> str:
-    """A value as configs are written."""
+    """A value as the text of a config."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple | list):

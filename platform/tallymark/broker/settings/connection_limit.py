@@ -1,12 +1,12 @@
-"""How many connections a broker takes with the descriptors that it has. Pure.
+"""Limits the connections of a broker by its file descriptors. Pure.
 
 ::
 
     RLIMIT_NOFILE  =  the process itself  |  connections  |  logs
                             32                 half           half
 
-A connection too many is closed; a log without a descriptor cannot begin a segment or be read. So
-the logs' half is not given to connections, however many are allowed by ``max.connections``.
+Connections beyond the limit are closed; but a log without a descriptor cannot begin a segment or be
+read. So connections never get the logs' half, whatever ``max.connections`` allows.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _SCARCE: Final = 1024
 
 
 def connections_allowed(asked: int, descriptors: int) -> int:
-    """What ``max.connections`` comes to where a process may have so many descriptors."""
+    """The effective ``max.connections`` for a process that may have ``descriptors`` descriptors."""
     if descriptors == resource.RLIM_INFINITY:
         return asked
     return max(1, min(asked, (descriptors - OF_THE_PROCESS) // 2))
 
 
 def is_scarce(descriptors: int) -> bool:
-    """Whether a burst of connections alone could take them all."""
+    """Whether a burst of connections alone could use all descriptors."""
     return descriptors != resource.RLIM_INFINITY and descriptors < _SCARCE

@@ -1,8 +1,8 @@
 """Settings of a broker that change while it runs (KIP-226). Pure.
 
-What was set for the one broker comes first, then what was set for all, then the broker's own
-settings. They are kept beside users and quotas (:mod:`tallymark.broker.security.store`), so they
-hold after a restart, too.
+Values for the one broker come first, then values for all brokers, then the broker's own settings.
+They are stored with users and quotas (:mod:`tallymark.broker.security.store`), so they survive a
+restart.
 """
 
 from __future__ import annotations
@@ -51,30 +51,30 @@ _FIELDS: Final = (
     "producer_id_expiration_ms",
 )
 DYNAMIC: Final[Mapping[str, str]] = {kafka_name(name): name for name in _FIELDS}
-"""Settings that can change while the broker runs -> their fields: those of Kafka that are here, and
-``log.flush.before.expose``."""
+"""Settings that can change while the broker runs -> their fields: Kafka's dynamic settings that
+this broker has, and ``log.flush.before.expose``."""
 _LISTS: Final = ("log.cleanup.policy",)
 
 DEFAULT_NAME: Final = "<default>"
-"""Stands for every user, client or broker that has nothing of its own."""
+"""The name for every user, client or broker without a value of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dynamic:
-    """What was set at run time, by Kafka's names: for one broker, and for all of them."""
+    """The settings changed at run time, by Kafka's names: for one broker, and for all of them."""
 
     own: Mapping[str, str] = field(default_factory=dict[str, str])
     everybody: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def of(cls, brokers: Mapping[str, Mapping[str, str]], node_id: int) -> Dynamic:
-        """From what is kept. Names and values that this broker does not understand are logged and
+        """From the stored settings ``brokers``. Unknown names and invalid values are logged and
         left out: another kind of broker may have written them."""
         own, everybody = brokers.get(str(node_id), {}), brokers.get(DEFAULT_NAME, {})
         return cls(_understood(own), _understood(everybody))
 
     def on(self, static: BrokerSettings) -> BrokerSettings:
-        """The settings that are in force on top of these."""
+        """The settings in force: ``static`` with these changes."""
         values = {**self.everybody, **self.own}
         if not values:
             return static
@@ -85,7 +85,7 @@ class Dynamic:
 def changed_broker(
     settings: BrokerSettings, current: Mapping[str, str], changes: Sequence[Change]
 ) -> dict[str, str]:
-    """What is set after ``changes``; ``settings`` are those in force. Raises INVALID_REQUEST for a
+    """The values after ``changes``; ``settings`` are those in force. Raises INVALID_REQUEST for a
     setting that needs a restart or a wrong value, as Kafka does, INVALID_CONFIG for an unknown one.
     """
 
@@ -98,14 +98,15 @@ def changed_broker(
 
 
 def replaced_broker(configs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
-    """Exactly these are set. Raises as :func:`changed_broker`."""
+    """The values after a request that sets exactly ``configs``. Raises as
+    :func:`changed_broker`."""
     values = {name: present(name, value) for name, value in configs}
     check(values)
     return values
 
 
 def check(values: Mapping[str, str]) -> None:
-    """Raise what is wrong with a name or a value."""
+    """Raise an error for an unknown name or a wrong value."""
     for name in values:
         _is_list(name)
     try:

@@ -1,8 +1,8 @@
-"""Configs of groups (KIP-1043's resource type 32, KIP-848, KIP-932, KIP-1071): what Kafka 4.1 has.
+"""Configs of groups (KIP-1043's resource type 32, KIP-848, KIP-932, KIP-1071): those of Kafka 4.1.
 Pure.
 
-They are for groups of the newer protocols, which are not served here: what is set is checked,
-kept and described, and changes nothing.
+They are for groups of the newer protocols, which are not served here: values are checked, stored
+and described, and have no effect.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ GROUP_RULES: Final[Mapping[str, TopicConfig]] = table(
 
 
 def changed_group(current: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    """What is set after ``changes``. Raises INVALID_CONFIG, INVALID_REQUEST."""
+    """The values after ``changes``. Raises INVALID_CONFIG, INVALID_REQUEST."""
     after = edited(current, changes, _is_list, lambda name: GROUP_RULES[name].default)
     for name, _, _ in changes:
         if name in after:
@@ -83,7 +83,7 @@ def changed_group(current: Mapping[str, str], changes: Sequence[Change]) -> dict
 
 
 def replaced_group(configs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
-    """Exactly these are set. Raises as :func:`changed_group`."""
+    """The values after a request that sets exactly ``configs``. Raises as :func:`changed_group`."""
     values = {name: present(name, value) for name, value in configs}
     for name, value in values.items():
         _check(name, value)
@@ -99,7 +99,7 @@ def _check(name: str, value: str) -> None:
 
 
 def _is_list(name: str) -> bool:
-    """None of them is; INVALID_CONFIG for one that there is not."""
+    """False, since no config of groups is a list; INVALID_CONFIG for an unknown one."""
     if name not in GROUP_RULES:
         raise KafkaError(CODES["INVALID_CONFIG"], f"unknown group config {name[:80]!r}")
     return False

@@ -1,8 +1,8 @@
-"""Listeners: where a broker listens, how each is secured, and the addresses that clients get. Pure.
+"""Listeners of a broker: their addresses, their security, and the addresses for clients. Pure.
 
 ``listeners`` is Kafka's list: ``PLAINTEXT://127.0.0.1:9092,SASL_SSL://broker.example:9094``. The
-part before ``://`` is the listener's name; its security protocol is the one of that name, or what
-``listener.security.protocol.map`` says (``INSIDE:SASL_SSL,...``). The wrong text is a ValueError.
+part before ``://`` is the listener's name; its security protocol is the one of that name, or that
+in ``listener.security.protocol.map`` (``INSIDE:SASL_SSL,...``). A wrong text is a ValueError.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tallymark.net.addresses import is_loopback
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS: Final = ("0.0.0.0", "::", "")
-"""Hosts that mean every address of the machine: no client can connect to such a name."""
+"""Hosts that mean every address of the machine: no client can connect to them."""
 
 _LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([^\]]*)\]|([^:\[\]/]*)):([0-9]{1,5})/?")
 
 
 class Endpoint(NamedTuple):
-    """Where clients reach one listener of a broker. ``protocol`` is Kafka's name of how it is
-    secured: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+    """The address of one listener for clients. ``protocol`` is Kafka's name of its security
+    protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
 
     host: str
     port: int
@@ -32,7 +32,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One place to listen; port 0 is any free one. An IPv6 host is without its brackets."""
+    """One listener; port 0 is any free one. An IPv6 host is without its brackets."""
 
     name: str
     protocol: str
@@ -55,8 +55,8 @@ class Listener:
 
 
 def parse_listeners(text: str, protocols: Mapping[str, str]) -> tuple[Listener, ...]:
-    """``NAME://host:port,...``; ``protocols`` maps names to security protocols. ValueError says
-    what is wrong: the form, an unknown name, a name or port that is there twice."""
+    """The listeners in ``NAME://host:port,...``; ``protocols`` maps names to security protocols.
+    ValueError names the mistake: the form, an unknown name, a repeated name or port."""
     found: list[Listener] = []
     for part in text.split(","):
         match = _LISTENER.fullmatch(part.strip())
@@ -74,7 +74,8 @@ def parse_listeners(text: str, protocols: Mapping[str, str]) -> tuple[Listener, 
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """``NAME:PROTOCOL,...`` over the four protocols, which are names of their own; ValueError."""
+    """The map in ``NAME:PROTOCOL,...``, in addition to the four protocols, which are also names of
+    listeners; ValueError."""
     found = {protocol: protocol for protocol in PROTOCOLS}
     for part in filter(None, map(str.strip, text.split(","))):
         name, colon, protocol = part.upper().partition(":")
@@ -85,13 +86,13 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def off_loopback(listener: Listener) -> bool:
-    """Whether other machines can reach it, judged by its text."""
+    """Whether other machines can reach the listener, judged by its text."""
     return not is_loopback(listener.host)
 
 
 def endpoints(listening: Sequence[Listener], advertised: Sequence[Listener]) -> dict[str, Endpoint]:
-    """The addresses that clients get, by the listener's name: the advertised one, else where it
-    listens (with its real port). ValueError where no client could connect to it."""
+    """The addresses for clients, by the listener's name: the advertised one, else the listener's
+    own with its real port. ValueError where no client could connect to it."""
     told = {listener.name: listener for listener in listening}
     for listener in advertised:
         if listener.name not in told:

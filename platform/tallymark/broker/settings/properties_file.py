@@ -4,11 +4,11 @@
 
     # a comment              ! another
     log.dirs=/data/a,\\
-             /data/b         a backslash goes on with the next line
+             /data/b         a backslash continues on the next line
     num.partitions = 4
 
-Kafka's own files work: names that mean the same in another unit are converted, names that have
-no meaning here are logged and skipped, and a setting that asks for a missing feature is an error.
+Kafka's own files work: names for the same setting in another unit are converted, names that have
+no effect here are logged and skipped, and a setting that requires a missing feature is an error.
 Pure.
 """
 
@@ -26,7 +26,7 @@ UNITS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "log.retention.ms": (("log.retention.minutes", 60_000), ("log.retention.hours", HOUR_MS)),
     "log.roll.ms": (("log.roll.hours", HOUR_MS),),
 }
-"""Settings that have older names in other units; the first name that is set counts, as in Kafka."""
+"""Settings with older names in other units; the first name that is set is used, as in Kafka."""
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "num.network.threads": "one event loop does all",
@@ -52,25 +52,25 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "transaction.state.log.min.isr": "there are no transactions",
     "transaction.state.log.num.partitions": "there are no transactions",
 }
-"""Names that Kafka's files have and that change nothing here, and why."""
+"""Names in Kafka's files that have no effect here -> the reason."""
 
 ONLY: Final[Mapping[str, tuple[str, str]]] = {
     "offsets.topic.replication.factor": ("1", "a partition has one replica"),
 }
-"""Names that may have the one value that is kept here anyway."""
+"""Names that may have only the value that this broker always uses."""
 
 
 class Read(NamedTuple):
-    """What a file says: settings by name, and names that have no effect, with the reason."""
+    """The content of a file: settings by name, and names that have no effect, with the reason."""
 
     values: dict[str, str]
     skipped: dict[str, str]
 
 
 def read_properties(text: str, file: str) -> Read:
-    """Take a file apart. ``file`` is its name, for errors. Raises UserError with the line that is
-    no setting, is there twice, or asks for what this broker cannot do. Whether the names and
-    values that are left are right, :func:`~tallymark.broker.settings.text.parse` says."""
+    """Parse a file. ``file`` is its name, for errors. Raises UserError with the line that is no
+    setting, is repeated, or requires a feature that this broker does not have.
+    :func:`~tallymark.broker.settings.text.parse` checks the remaining names and values."""
     values = pairs(text, file, kafka_name)
     skipped = {name: WITHOUT_EFFECT[name] for name in values if name in WITHOUT_EFFECT}
     for name, (only, why) in ONLY.items():

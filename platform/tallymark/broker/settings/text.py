@@ -1,4 +1,4 @@
-"""The settings of a broker from texts and as texts: Kafka names, for files, options and logs."""
+"""Parses and prints the settings of a broker, by Kafka's names: for files, options and logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tallymark.errors import UserError
 def parse(values: Mapping[str, Any]) -> BrokerSettings:
     """Settings from a mapping of Kafka's names (or field names) to text, numbers or booleans.
 
-    Raises UserError that names each wrong setting; an unknown one comes with the nearest name.
+    Raises a UserError that names each wrong setting, and for an unknown one the nearest name.
     """
     known = {kafka_name(field): field for field in BrokerSettings.model_fields}
     found: dict[str, Any] = {}
@@ -67,7 +67,7 @@ def _paths(value: Any) -> Any:
 
 
 def reference() -> str:
-    """Every setting with its default and what it does: ``tallymark broker --help-settings``."""
+    """Every setting with its default and description: ``tallymark broker --help-settings``."""
     blocks: list[str] = []
     for field, info in BrokerSettings.model_fields.items():
         text = " ".join((info.description or "").replace("``", "").split())

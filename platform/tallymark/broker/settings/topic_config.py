@@ -1,4 +1,4 @@
-"""What is known of one config of topics. Pure."""
+"""The definition of one config of topics. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tallymark.broker.settings.config_types import ConfigType, Rule, shown
 class TopicConfig:
     """One row of :data:`tallymark.broker.settings.topic_configs.RULES`.
 
-    ``field`` is the one of :class:`~tallymark.log.config.LogConfig` that gets the value as ``rule``
-    returns it; empty where the log has no use for it. ``setting`` is the field of
-    :class:`~tallymark.broker.settings.broker.BrokerSettings` that gives topics their default;
-    without one ``default`` does. ``without_effect`` says why the config is kept and changes
-    nothing.
+    ``field`` is the field of :class:`~tallymark.log.config.LogConfig` that gets the value that
+    ``rule`` returns; empty where the log does not use it. ``setting`` is the field of
+    :class:`~tallymark.broker.settings.broker.BrokerSettings` with the default of topics; without
+    one ``default`` is used. ``without_effect`` is the reason why the config is stored and has no
+    effect.
     """
 
     name: str

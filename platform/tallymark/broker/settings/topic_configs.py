@@ -1,7 +1,7 @@
-"""What a topic may be called and how it may be configured: one table of every config. Pure.
+"""The rules for names and configs of topics: one table of every config. Pure.
 
 The table serves validation, DescribeConfigs and the documentation. It has all configs of Kafka 4.1;
-those that change nothing here are in :mod:`tallymark.broker.settings.topic_configs_kept`.
+those without an effect here are in :mod:`tallymark.broker.settings.topic_configs_kept`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def check_partitions(count: int) -> None:
 
 
 def check_total(count: int) -> None:
-    """Raise POLICY_VIOLATION for more than 10,000 partitions in one request, as Kafka does: it
-    would take too long, and its answer too much."""
+    """Raise POLICY_VIOLATION for more than 10,000 partitions in one request, as Kafka does: the
+    request would take too long, and its response would be too large."""
     if count > MAX_PARTITIONS:
         raise KafkaError(
             CODES["POLICY_VIOLATION"],
@@ -60,10 +60,10 @@ def check_total(count: int) -> None:
 
 
 def log_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> LogConfig:
-    """How the logs of a topic behave: its own configs where given, else the broker's settings.
+    """The configuration of a topic's logs: its own configs where given, else the broker's settings.
 
-    What is compacted only has no retention: deleting by age would lose the last value of a key.
-    Raises INVALID_CONFIG naming the wrong config.
+    A topic that is only compacted has no retention: deletion by age would lose the last value of a
+    key. Raises INVALID_CONFIG naming the wrong config.
     """
     values = topic_values(settings, overrides)
     fields: dict[str, Any] = {row.field: values[name] for name, row in RULES.items() if row.field}
@@ -86,7 +86,7 @@ def log_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> LogCon
 
 
 def _level(values: Mapping[str, ConfigValue]) -> int | None:
-    """How hard the topic's codec tries, None for its default."""
+    """The compression level of the topic's codec, None for its default."""
     codec = values["compression.type"]
     if codec == "gzip" and values["compression.gzip.level"] != -1:
         return int(str(values["compression.gzip.level"]))
@@ -94,7 +94,8 @@ def _level(values: Mapping[str, ConfigValue]) -> int | None:
 
 
 def topic_values(settings: BrokerSettings, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
-    """Every config of a topic as it is in force. Raises INVALID_CONFIG naming the wrong one."""
+    """Every config of a topic with its value in force. Raises INVALID_CONFIG naming the wrong
+    one."""
     given = {name: value_of(name, text) for name, text in overrides.items()}
     return {
         name: given[name] if name in given else row.rule(row.inherited(settings))
@@ -110,8 +111,8 @@ def policies(values: Mapping[str, ConfigValue]) -> tuple[str, ...]:
 
 
 def understood(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The configs of a topic that this broker knows. What is stored may have been written by
-    another kind of broker: a strange config must not take the partition down."""
+    """The configs of a topic that this broker knows. Another kind of broker may have written the
+    stored ones: an unknown config must not make the partition unavailable."""
     known: dict[str, str] = {}
     for name, text in overrides.items():
         try:

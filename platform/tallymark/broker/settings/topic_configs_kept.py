@@ -1,5 +1,5 @@
-"""Configs of topics that Kafka 4.1 has and that change nothing here. They are checked as Kafka
-checks them, kept and described, so that tools that set them go on. Pure."""
+"""Configs of topics in Kafka 4.1 that have no effect here. They are checked as in Kafka, stored and
+described, so that tools that set them work. Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What an administrator's request changes, as lines of the trail. Pure.
+"""The changes of an administrator's request, as lines of the trail. Pure.
 
-For each API that changes something, a function from request and answer to :class:`Change` s: what
-it is about, what was there before, what was asked for, and what became of it. What was there before
-is read by :func:`known_before`, when the request comes. No function reads a secret: of credentials
-there is the mechanism and the number of iterations, of settings with a secret the name.
+For each API that changes something, a function from request and answer to :class:`Change` s: the
+resource, its state before, the requested state, and the result. :func:`known_before` reads the
+state before, when the request arrives. No function reads a secret: of credentials a line has the
+mechanism and the number of iterations, of settings with a secret the name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def result_of(code: int) -> str:
 
 
 def known_before(state: BrokerState, api: ApiKey, request: Any) -> Mapping[tuple[str, str], Any]:
-    """(kind, name) -> what is there before the request is served, of what it names."""
+    """(kind, name) -> the state before the request is served, for each resource that it names."""
     reader = _BEFORE.get(api)
     return {} if reader is None else dict(reader(state, request))
 
@@ -49,7 +49,7 @@ def known_before(state: BrokerState, api: ApiKey, request: Any) -> Mapping[tuple
 def changes(
     api: ApiKey, request: Any, answer: Any, before: Mapping[tuple[str, str], Any]
 ) -> list[Change]:
-    """One for each thing that the request named."""
+    """One change for each resource that the request names."""
     if getattr(request, "validate_only", False):
         return []
     found = _CHANGES[api](request, answer)
@@ -277,4 +277,4 @@ _CHANGES: Final[dict[ApiKey, Callable[[Any, Any], Iterator[Change]]]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_users,
 }
 TRAILED: Final = frozenset(_CHANGES)
-"""The APIs that are on record."""
+"""The APIs whose requests are recorded."""

@@ -1,10 +1,10 @@
-"""The trail of this broker: what administrators asked of it goes to a file, and to a topic.
+"""The admin trail of this broker: writes administrators' requests to a file and to a topic.
 
 The dispatcher makes a :class:`TrailedRequest` of every request of :data:`~.entries.TRAILED` before
-it is served, and gives it the answer afterwards. Neither waits: lines go into two queues of bounded
-length. A thread writes the file; a task appends to a partition of the topic that this broker leads.
-A line that finds a queue full, or cannot be written, is counted (``dropped``, in ``/metrics``) and
-logged.
+it is served, and calls it with the answer afterwards. Neither call waits: lines go into two queues
+of bounded length. A thread writes the file; a task appends to a partition of the topic that this
+broker leads. A line for a full queue, or one that cannot be written, is counted (``dropped``, in
+``/metrics``) and logged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log: Final = logging.getLogger("tallymark.trail")
 MAX_WAITING: Final = 10_000
 """Lines in each queue."""
 RETENTION_MS: Final = 365 * 24 * 3_600_000
-"""Of a topic that the broker makes."""
+"""Retention of the topic if the broker creates it."""
 _AGAIN_SECONDS: Final = 5.0
 _STOP_SECONDS: Final = 2.0
 _BATCH: Final = 200
@@ -58,7 +58,7 @@ class Trail:
         self._limit = LogRate()
 
     def start(self) -> None:
-        """On the running loop."""
+        """Start the thread and the task, on the running loop."""
         if self._file is not None:
             # A daemon: a disk that hangs must not keep the broker from ending.
             self._thread = threading.Thread(target=self._write, name="tallymark-trail", daemon=True)
@@ -67,7 +67,7 @@ class Trail:
             self._task = asyncio.create_task(self._publish(), name="admin trail")
 
     async def stop(self) -> None:
-        """Write what waits, as far as that is done within moments. Idempotent."""
+        """Write the queued lines, as far as possible in a short time. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -161,7 +161,7 @@ class Trail:
         if self._topic not in self.state.image.topics:
             partitions = max(1, len(self.state.image.brokers))
             configs = {"retention.ms": str(RETENTION_MS)}
-            with contextlib.suppress(KafkaError):  # another broker does the same
+            with contextlib.suppress(KafkaError):  # another broker has created it meanwhile
                 await create_topic(self.state, self._topic, partitions, configs)
         for _ in range(100):  # until it is led
             if self._led() is not None:
@@ -189,8 +189,8 @@ class Trail:
 
 
 class TrailedRequest:
-    """One request of :data:`~.entries.TRAILED`, made before it is served: it keeps what the request
-    is about to change. Then :meth:`answered` or :meth:`failed` is called."""
+    """One request of :data:`~.entries.TRAILED`. It is made before the request is served, and keeps
+    the state before the change. Then :meth:`answered` or :meth:`failed` is called."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class TrailedRequest:
         self._before = known_before(trail.state, api, request)
 
     def answered(self, answer: Message | None) -> None:
-        """Put a line into the trail for every change that was asked for."""
+        """Put a line into the trail for every requested change."""
         try:
             for change in changes(self._api, self._request, answer, self._before):
                 self._put(
@@ -219,7 +219,7 @@ class TrailedRequest:
                     result=result_of(change.code),
                     message=change.message,
                 )
-        except Exception as error:  # the request is served, whatever the trail thinks of it
+        except Exception as error:  # an error of the trail must not fail the request
             log.exception("a request of %s is not understood by the trail", self._api.name)
             self.failed(error)
 
@@ -246,7 +246,8 @@ class TrailedRequest:
 
 
 def trail_file(setting: str, folder: Path, max_bytes: int, kept: int) -> TrailFile | None:
-    """What ``admin.trail.file`` means: ``none``, a path, or nothing for the one in ``folder``."""
+    """The file of ``admin.trail.file``: None for ``none``, a path, or if empty the one in
+    ``folder``."""
     if setting == "none":
         return None
     from tallymark.trail import FILE_NAME

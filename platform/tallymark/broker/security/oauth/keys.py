@@ -1,9 +1,9 @@
-"""The keys that tokens are checked with: a JSON Web Key Set, from a file or over HTTPS.
+"""The keys that verify tokens: a JSON Web Key Set, from a file or over HTTPS.
 
 The set is read at the start, again every ``sasl.oauthbearer.jwks.endpoint.refresh.ms``, and when a
-token names a key that is not in it: the issuer may have taken a new one. That happens once in
-:data:`AGAIN_SECONDS` at most, whatever clients send, and one reading serves all that wait. A set
-that cannot be read is logged, and the keys that were read before hold.
+token names a key that is not in the set: the issuer may have a new key. The latter happens at most
+once in :data:`AGAIN_SECONDS`, whatever clients send, and one reading serves all waiting log-ins. If
+the set cannot be read, this is logged, and the earlier keys stay valid.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ log: Final = logging.getLogger("tallymark.logins")
 
 MAX_BYTES: Final = 1024 * 1024
 READ_SECONDS: Final = 10.0
-"""For the whole answer."""
+"""Time for the whole response."""
 AGAIN_SECONDS: Final = 10.0
 
 
 async def read_jwks(url: str) -> bytes:
-    """The bytes of the key set. OSError, ValueError or httpx.HTTPError where it cannot be had
+    """The bytes of the key set. OSError, ValueError or httpx.HTTPError where it cannot be read
     within :data:`READ_SECONDS` and :data:`MAX_BYTES`."""
     path = file_of(url)
     if path is not None:
@@ -39,7 +39,7 @@ async def read_jwks(url: str) -> bytes:
         asyncio.timeout(READ_SECONDS),
         httpx.AsyncClient(
             timeout=READ_SECONDS,
-            # Nothing is unpacked, so what comes is as large as what is held.
+            # No compression, so the bytes in memory are as many as the bytes received.
             headers={"accept": "application/json", "accept-encoding": "identity"},
             trust_env=urlsplit(url).hostname not in LOOPBACK,
         ) as client,
@@ -73,7 +73,7 @@ class OAuthKeys:
     ) -> None:
         self.keys = KeySet()
         self.readings = 0
-        """How often the set was asked for."""
+        """How often the set was requested."""
         self._url = url
         self._refresh_seconds = refresh_seconds
         self._read = read
@@ -83,13 +83,13 @@ class OAuthKeys:
         self._follower: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read, and again from time to time. A set that cannot be read now is logged; no client
-        can log in by a token until it can."""
+        """Read the set, and read it again at intervals. If it cannot be read now, this is logged;
+        until it can, no client can log in with a token."""
         await self._refreshed()
         self._follower = asyncio.create_task(self._follow())
 
     async def stop(self) -> None:
-        """Read no more. Idempotent."""
+        """Stop reading. Idempotent."""
         for task in (self._follower, self._reading):
             if task is not None:
                 task.cancel()
@@ -97,7 +97,7 @@ class OAuthKeys:
         self._follower = self._reading = None
 
     async def ready(self, kid: str | None) -> None:
-        """Return when the key is there, or cannot be had now."""
+        """Return when the key is known, or cannot be fetched now."""
         if self.keys.has(kid):
             return
         if self._reading is None and self._clock() - self._asked_at < AGAIN_SECONDS:

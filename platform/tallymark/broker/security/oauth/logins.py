@@ -1,4 +1,4 @@
-"""Log-ins by token: settings, keys and rules put together. Needs the extra ``oauth``."""
+"""Log-ins by token: joins settings, keys and rules. Needs the extra ``oauth``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log: Final = logging.getLogger("tallymark.logins")
 
 
 class OAuth:
-    """What a broker of these settings takes for a token. ``now``: seconds since 1970, UTC."""
+    """Checks tokens by the broker's settings. ``now``: seconds since 1970, UTC."""
 
     def __init__(self, settings: BrokerSettings, now: Callable[[], float]) -> None:
         self._now = now
@@ -39,7 +39,7 @@ class OAuth:
             )
 
     async def start(self) -> None:
-        """Read the keys, and follow them."""
+        """Read the keys, and read them again at intervals."""
         await self.keys.start()
 
     async def stop(self) -> None:
@@ -47,7 +47,7 @@ class OAuth:
         await self.keys.stop()
 
     async def ready(self, message: bytes) -> None:
-        """Return when the key that a client's first message needs is there, or cannot be had."""
+        """Return when the key for a client's first message is known, or cannot be fetched now."""
         token = bearer_of(message)
         if token is None:
             return
@@ -58,5 +58,5 @@ class OAuth:
         await self.keys.ready(kid)
 
     def exchange(self) -> OAuthServer:
-        """For a log-in."""
+        """The exchange for one log-in."""
         return OAuthServer(lambda token: self._rules.bearer(token, self.keys.keys, self._now()))

@@ -1,4 +1,5 @@
-"""Whose a JSON Web Token is (RFC 7519, RFC 8725). No I/O: keys and the time are arguments.
+"""Checks a JSON Web Token and finds its user (RFC 7519, RFC 8725). No I/O: keys and the time are
+arguments.
 
 ::
 
@@ -7,9 +8,9 @@
     header   alg: one of ALGORITHMS   kid: which key
     claims   exp  iss  aud  [nbf  iat]  sub: the user   [scope]
 
-Only signatures by a private key count: a token that says alg=none, or that is signed with a shared
-secret (an attacker may try the public key as one), is refused whatever the keys are. Keys come from
-the key set alone; what the header says about keys (jwk, jku, x5c) is not looked at.
+Only signatures by a private key are accepted: a token with alg=none, or one that is signed with a
+shared secret (an attacker may use the public key as one), is refused whatever the keys are. Keys
+come only from the key set; keys in the header (jwk, jku, x5c) are ignored.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ ALGORITHMS: Final = (
     *("EdDSA", "Ed25519"),
 )
 MAX_KEYS: Final = 100
-"""Of a key set; the rest is left out."""
+"""Keys of a key set that are used; the rest is left out."""
 
 _CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 _WITHOUT_KID: Final = 4
-"""Keys that are tried for a token that does not say which: each try takes up to a millisecond."""
+"""Keys that are tried for a token without a key id: each try takes up to a millisecond."""
 _LONGEST_USER: Final = 255
 _LATEST: Final = float(2**53)
 
@@ -48,15 +49,16 @@ class _Registry(JWSRegistry):
 
 
 class KeySet:
-    """The public keys of one JSON Web Key Set (RFC 7517): by key id, and all. Keys of other kinds
-    (shared secrets above all), for encryption, or too weak to be signed with are left out."""
+    """The public keys of one JSON Web Key Set (RFC 7517): by key id, and all. It leaves out keys of
+    other kinds (shared secrets above all), keys for encryption, and keys too weak for
+    signatures."""
 
     def __init__(self, keys: Sequence[Key] = ()) -> None:
         self._keys = tuple(keys)
 
     @classmethod
     def parse(cls, text: bytes) -> KeySet:
-        """ValueError where it is no key set, or holds no key that can be used."""
+        """The key set in ``text``. ValueError where it is no key set, or has no usable key."""
         try:
             document = json.loads(text)
             listed = document["keys"]
@@ -72,11 +74,11 @@ class KeySet:
         return len(self._keys)
 
     def has(self, kid: str | None) -> bool:
-        """Whether a key of this id is there; of no id: any."""
+        """Whether the set has a key with this id; for None: any key."""
         return bool(self._keys) if kid is None else any(key.kid == kid for key in self._keys)
 
     def fitting(self, kid: str | None, algorithm: str) -> Sequence[Key]:
-        """The keys that may have made a signature by ``algorithm``."""
+        """The keys that can verify a signature by ``algorithm``."""
         found = [
             key
             for key in self._keys
@@ -89,20 +91,20 @@ class KeySet:
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What is asked of a token, by Kafka's settings ``sasl.oauthbearer.*``."""
+    """The requirements for a token, from Kafka's settings ``sasl.oauthbearer.*``."""
 
     audiences: Collection[str] = ()
-    """One of these is among its ``aud``; none given: any."""
+    """The token's ``aud`` must contain one of these; empty: any is accepted."""
     issuer: str = ""
     user_claim: str = "sub"
     scope_claim: str = "scope"
     required_scope: str = ""
     skew: float = 30.0
-    """How far the clocks of the issuer and the broker may be apart, seconds."""
+    """The largest difference between the clocks of the issuer and the broker, in seconds."""
 
     def bearer(self, token: str, keys: KeySet, now: float) -> Bearer:
-        """Whose it is. SaslError with the reason, for our own log; it holds nothing of the token
-        that is a secret. ``now``: seconds since 1970, UTC."""
+        """The user of the token. SaslError with the reason, for our own log; it contains no secret
+        part of the token. ``now``: seconds since 1970, UTC."""
         try:
             header = header_of(token)
             algorithm, kid = header.get("alg"), kid_of(header)
@@ -142,7 +144,7 @@ class TokenRules:
 
 
 def header_of(token: str) -> Mapping[str, Any]:
-    """The header of a token, which nothing vouches for yet. ValueError."""
+    """The header of a token; it is not verified yet. ValueError where it is malformed."""
     if token.count(".") != 2:
         raise ValueError("not three parts")
     text = token.partition(".")[0]
