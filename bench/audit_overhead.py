@@ -1,14 +1,15 @@
-"""What being audited costs a producer: with and without, taking turns, in one run.
+"""The cost of the audit for a producer: runs with and without it alternate, in one go.
 
     python bench/audit_overhead.py [--quick] [--only tallymark,confluent,kafka-python] [--json FILE]
 
 Audited records are stamped and claimed, and their reports are in the cluster when the clock stops;
-unaudited ones carry no stamp and are not counted. All producers wait for acks=all and are
-idempotent. ``rate kept`` is audited against unaudited messages per second at saturation (median of
-the rounds); it depends on what else the machine does, as the broker is on it too. CPU is that of
-the client's process. ``added`` is how many bytes a message takes more in the log, uncompressed: the
-stamp, of which the server's name is 12. Paced runs send 50,000 messages per second: there
-``audit CPU`` is the part of a core that the audit takes. ``--quick`` takes two minutes.
+unaudited ones have no stamp and are not counted. All producers wait for acks=all and are
+idempotent. ``rate kept`` is the ratio of audited to unaudited messages per second at saturation
+(median of the rounds); it depends on the other load of the machine, which also runs the broker. CPU
+is that of the client's process. ``added`` is the number of additional bytes of a message in the
+log, uncompressed: the stamp, with 12 bytes for the server's name. Paced runs send 50,000 messages
+per second; there ``audit CPU`` is the part of a core that the audit uses. ``--quick`` takes two
+minutes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Results = dict["Workload", dict[bool, list[dict[str, float]]]]
 
 @dataclass(frozen=True)
 class Workload:
-    """``thousands`` of messages of ``size`` bytes; ``rate`` 0: as fast as it goes."""
+    """``thousands`` of messages of ``size`` bytes; ``rate`` 0: as fast as possible."""
 
     client: str
     how: str
@@ -53,7 +54,7 @@ class Workload:
 
 
 def workloads(quick: bool) -> Iterator[Workload]:
-    """About a second each on quiet cores."""
+    """The workloads, about a second each on idle cores."""
     scale = 1 if quick else 3
     for size in (100, 200, 1000):
         yield Workload("tallymark", "send", size, 300 * scale)
@@ -67,7 +68,7 @@ def workloads(quick: bool) -> Iterator[Workload]:
 
 
 def run(broker: Running, work: Workload, audit: bool, topic: str) -> dict[str, float]:
-    """One run of one producer, and how much of the log it took."""
+    """The measurements of one run of one producer, with the bytes it added to the log."""
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topic(topic, PARTITIONS)
     job: dict[str, Any] = {
@@ -97,7 +98,7 @@ def run(broker: Running, work: Workload, audit: bool, topic: str) -> dict[str, f
 
 
 def run_all(broker: Running, works: Sequence[Workload], rounds: int) -> Results:
-    """All of it, audited and not in turn, each first every other time."""
+    """Run all workloads, audited and unaudited in turn; the first of the two alternates."""
     results: Results = {work: {False: [], True: []} for work in works}
     for number in range(rounds):
         for place, work in enumerate(works):

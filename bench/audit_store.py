@@ -1,18 +1,18 @@
-"""What a day of counting costs the audit store, and how long its questions take.
+"""The cost of a day of counting for the audit store, and how long its queries take.
 
     python bench/audit_store.py [--scale 1] [--store postgresql|sqlite] [--only sizing,queries]
                                 [--json FILE]
 
 ``sizing``: at scale 1 a tenth of a day of 100 topics, 50 instances and 1,440 windows in 4 tiers, so
-2,880,000 cells (10 topics), each written once through what collectors save with: claims of
+2,880,000 cells (10 topics). Each is written once, by the code with which collectors save: claims of
 producers and of a group, counts of a cluster and of its mirror's target, and the verdicts of three
-edges. Then all windows are archived by the housekeeping. Seconds are of the clock and include the
-database's; what the clients make is not counted in. ``per day`` is for the whole 28,800,000 cells:
-as long as it is far below 86,400 the store keeps up, with so many rewrites of a cell while its
-window is open as go into the rest.
+edges. Then the housekeeping archives all windows. Seconds are wall-clock time and include the
+database's; the time to make the input is not included. ``per day`` is for the whole 28,800,000
+cells. The store keeps up if it is far below 86,400: the rest of the day is for rewrites of cells
+while their window is open.
 
-``queries``: 1,000,000 cells at scale 1; what is asked for one topic and day, on both databases.
-PostgreSQL is a private one with fsync on, as the tests have it otherwise.
+``queries``: 1,000,000 cells at scale 1; the queries for one topic and day, on both databases.
+PostgreSQL is a private server with fsync on; apart from that it is set up as in the tests.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ WINDOWS: Final = DAY // WINDOW
 INSTANCES: Final = 50
 FULL_DAY: Final = 28_800_000
 AT_ONCE: Final = 10
-"""Windows in one transaction: what a collector commits holds some hundred cells."""
+"""Windows in one transaction: a collector's transaction has some hundred cells."""
 RECORDS: Final = 400
-"""Of one cell."""
+"""Records of one cell."""
 LATENCY: Final = (-1, 40, 55, 120, 60, 180, 65, 50, 80, 10)
 EDGES: Final = (
     Edge("producer-to-dc1", "producer", "dc1", "producer"),
@@ -118,7 +118,7 @@ def new_store(kind: str) -> Iterator[Store]:
 
 @dataclass
 class Clock:
-    """Seconds by what they were spent on."""
+    """Seconds by the work that they were spent on."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -130,7 +130,7 @@ class Clock:
 
 
 def sizing(kind: str, scale: float) -> dict[str, Any]:
-    """Write, archive, and say what it took."""
+    """Write and archive; returns the measured times and sizes."""
     topics = max(1, round(10 * scale))
     windows = WINDOWS if scale >= 0.1 else max(2 * AT_ONCE, round(WINDOWS * scale * 10))
     cells = topics * windows * INSTANCES * 4
@@ -227,7 +227,7 @@ def write_cells(store: Store, clock: Clock, topics: list[str], windows: list[int
 
 
 def report(kind: Any, instance: int, topics: list[str], windows: list[int]) -> AuditEvent:
-    """What one producer tells of these windows; a consumer tells of all instances."""
+    """The report of one producer about these windows; that of a consumer is about all instances."""
     whose = range(INSTANCES) if kind == "consumer" else [instance]
     cells = [
         CellReport(
@@ -319,7 +319,7 @@ def sizes(store: Store) -> dict[str, tuple[int, int]]:
 
 
 def answering(kind: str, scale: float) -> dict[str, Any]:
-    """Median and slowest ms of what is asked of 1,000,000 cells."""
+    """Median and slowest ms of each query over 1,000,000 cells."""
     topics = max(1, round(14 * scale))
     windows = WINDOWS if scale >= 0.07 else max(50, round(WINDOWS * scale * 14))
     with new_store(kind) as store:

@@ -1,9 +1,9 @@
-"""One broker under load: ours, and Apache Kafka doing the same work in the same run.
+"""One broker under load: ours, and Apache Kafka with the same work in the same run.
 
     python bench/broker.py [--quick] [--against-kafka] [--loop asyncio|uvloop] [--json FILE]
 
-What counts on a shared machine is messages per CPU-second of the broker's processes; messages and
-megabytes per second are there too, and mean something on a quiet machine only. Runs alternate
+On a shared machine, compare messages per CPU-second of the broker's processes. Messages and
+megabytes per second are also printed, but are only meaningful on an idle machine. Runs alternate
 (ours, Apache Kafka, ours, Apache Kafka ...) and medians are shown.
 """
 
@@ -50,7 +50,7 @@ class Workload:
 
 
 def workloads(scale: int) -> list[Workload]:
-    """``scale`` 1 is quick, 4 is whole."""
+    """The workloads; ``scale`` 1 is for a quick run, 4 for a full one."""
     one, fifty = {"batch": 1, "linger_ms": 0}, {"batch": 50, "linger_ms": 5}
     natural, fetch = {"batch": 10_000, "linger_ms": 5}, {"fetch_bytes": 200_000}
     produce = [
@@ -133,7 +133,7 @@ def run_all(
 ) -> dict[str, dict[str, list[dict[str, float]]]]:
     """Every workload on every broker, alternating."""
     results: dict[str, dict[str, list[dict[str, float]]]] = {}
-    for broker in brokers.values():  # a compiler that has seen nothing yet is not measured
+    for broker in brokers.values():  # a warm-up: Java's compiler must have seen the code
         client(broker, job="make", topic="warm")
         for batch, count in ((1, 50_000), (500, 400_000)):
             client(
@@ -155,7 +155,7 @@ def run_all(
                     client(broker, job="make", topic=topic)
                 warm_page_cache(scratch, workload.count * workload.size)
                 if workload.job == "latency":
-                    os.sync()  # or it would wait for the disk to take what was written before
+                    os.sync()  # else it would wait for earlier writes to the disk
                 found = measured(
                     broker,
                     job=workload.job,

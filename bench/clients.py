@@ -2,12 +2,12 @@
 
     python bench/clients.py [--quick] [--only produce,consume,idle] [--without-kafka] [--json FILE]
 
-Against our broker and Apache Kafka. Clients take turns, each run is a process of its own; medians
-are shown. All producers wait for acks=all and are idempotent. ``ours is`` shows how many times as
-fast our client was, and how many times as much CPU the other one used, at the same broker.
-Messages per second depend on what else the machine does (the broker is on it as well), CPU a
-message, of the client and of the broker, much less. ``--quick`` takes three minutes, all of it
-twelve.
+Runs against our broker and Apache Kafka. Clients take turns, and each run is a process of its own;
+medians are shown. All producers wait for acks=all and are idempotent. ``ours is`` shows how many
+times as fast our client was, and how many times as much CPU the other one used, at the same broker.
+Messages per second depend on the other load of the machine, which also runs the broker; the CPU
+time of a message, in the client and in the broker, depends on it much less. ``--quick`` takes three
+minutes, a full run twelve.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TO_READ: Final = "to-read"
 
 @dataclass(frozen=True)
 class Workload:
-    """The same ``how`` done by all clients that can; ``batch`` 0: each as it does by itself."""
+    """The same work ``how`` for all clients that can do it; ``batch`` 0: each client's default."""
 
     name: str
     job: str
@@ -65,7 +65,7 @@ class Workload:
 
 
 def workloads(quick: bool) -> Iterator[Workload]:
-    """Counts in thousands."""
+    """The workloads; counts are in thousands."""
     for stamped in (True,) if quick else (True, False):
         kind = "stamped" if stamped else "no stamps"
         for batch, name in ((50, "batches of 50"), (0, "natural batches")):
@@ -81,7 +81,7 @@ def workloads(quick: bool) -> Iterator[Workload]:
 def run_all(
     brokers: Mapping[str, Running], wanted: set[str], rounds: int, scale: int
 ) -> Iterator[tuple[str, str, str, dict[str, float]]]:
-    """(workload, broker, client, what was measured) of every run, taking turns."""
+    """(workload, broker, client, measurements) of every run; clients take turns."""
     for number in range(rounds):
         for place, work in enumerate(workloads(scale == 1)):
             if work.job not in wanted:
@@ -110,8 +110,8 @@ def run_all(
 
 
 def prepare(broker: Running, scale: int) -> None:
-    """A topic to be read: stamped messages in batches as our producer makes them. Both brokers and
-    Java's compiler have worked by then."""
+    """Fill a topic to be read: stamped messages in batches as our producer makes them. This also
+    warms up both brokers and Java's compiler."""
     make(broker, _TO_READ)
     peer_run(
         broker,
@@ -132,7 +132,7 @@ def make(broker: Running, topic: str, partitions: int = 1) -> None:
 
 
 def delete(broker: Running, topic: str) -> None:
-    """Delete it, so that its memory can be used again."""
+    """Delete a topic, so that its memory can be used again."""
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.delete_topic(topic)
 
@@ -152,7 +152,7 @@ def peer_run(broker: Running, **job: Any) -> dict[str, float]:
 
 
 def idle(broker: Running, seconds: int) -> str:
-    """A producer and a consumer of each client that have nothing to do."""
+    """The cost of an idle producer and an idle consumer of each client."""
     make(broker, "idle")
     rows: list[Sequence[str]] = [("client", "% of a core, idle", "MB")]
     for peer in _SEND:

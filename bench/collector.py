@@ -2,13 +2,14 @@
 
     python bench/collector.py [--records 500000] [--rounds 5] [--json FILE]
 
-The log is in memory, 200 bytes of value a record, in batches as producers make them (16 KiB). Each
-round does all that a collector does with a fetch's answer: checks the CRCs, counts, commits to a
-SQLite file of its own. ``one producer``: the batches of one; ``64 producers``: batches of 64 in
-turn; ``sizes differ``: the same with values of 100 to 300 bytes; ``mixed batches``: as a mirror
-makes them, a few records of each producer in each batch. ``content``: with the content check on.
-Time is the process's CPU time; the rounds take turns, and their median and best are printed. Memory
-is what ``tracemalloc`` sees of open cells, each of another producer.
+The log is in memory, with values of 200 bytes, in batches as producers make them (16 KiB). Each
+round does all the work of a collector with a fetch response: it checks the CRCs, counts, and
+commits to a SQLite file of its own. ``one producer``: all batches are of one producer; ``64
+producers``: the batches of 64 producers in turn; ``sizes differ``: the same with values of 100 to
+300 bytes; ``mixed batches``: as a mirror makes them, a few records of each producer in each batch.
+``content``: with the content check on. Time is the process's CPU time; the cases take turns, and
+the median and the best of their rounds are printed. Memory is that of open cells, each of another
+producer, as measured by ``tracemalloc``.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ _FETCH: Final = 60
 _WINDOW_MS: Final = 60_000
 _CELLS: Final = (1_000, 2_000, 8_000)
 _RATE: Final = 50
-"""Records a millisecond, by their timestamps."""
+"""Records per millisecond of their timestamps."""
 
 
 @dataclass
 class PreparedLog:
-    """One partition whose fetches are prepared as the bytes that a broker answers with."""
+    """One partition with prepared fetch responses, as bytes."""
 
     answers: list[tuple[int, int, bytes]]
-    """(first offset, offset behind, bytes)"""
+    """(first offset, offset after the last record, bytes)"""
 
     @property
     def end(self) -> int:
@@ -79,7 +80,7 @@ class PreparedLog:
 
 
 def batches(records: int, producers: int, mixed: bool) -> Iterator[list[Stamp]]:
-    """Stamps by batch."""
+    """The stamps of each batch."""
     instances = [b"%08d" % number for number in range(producers)]
     sequences = [0] * producers
     turn = 0
@@ -126,7 +127,7 @@ def prepared(
 
 
 def rate(log: PreparedLog, **settings: Any) -> float:
-    """Records counted a second of CPU time."""
+    """Records counted per second of CPU time."""
     with _collector(log, window_ms=_WINDOW_MS, **settings) as collector:
         began = time.process_time()
         _drain(collector, log)
@@ -134,7 +135,7 @@ def rate(log: PreparedLog, **settings: Any) -> float:
 
 
 def bytes_of(cells: int) -> int:
-    """What the collector keeps of so many open cells."""
+    """The bytes of memory of so many open cells."""
     log = prepared(cells * _BATCH // 7, producers=cells, mixed=True)
     with _collector(log, window_ms=10**15, max_new_runs=0) as collector:
         tracemalloc.start()
@@ -156,7 +157,7 @@ def _collector(log: PreparedLog, **settings: Any) -> Iterator[Collector]:
 
 
 def _drain(collector: Collector, log: PreparedLog) -> None:
-    """Until all is committed."""
+    """Run the collector until all records are committed."""
     while collector.counters.records < log.end:
         collector.step()
 

@@ -1,11 +1,12 @@
-"""What idle connections cost: the broker's memory before and after thousands of them.
+"""The cost of idle connections: the broker's memory before and after thousands of them.
 
     python bench/connections.py [--count 5000] [--loop asyncio|uvloop]
     python bench/connections.py --storm 2000 [--backlog 1024] [--rounds 5]
 
-Every connection has asked once (ApiVersions), as clients do, and then rests. ``--storm``: so many
-connect in the same moment, as after a broker's restart, and each is timed from there to its answer;
-``--backlog`` has another number of connections wait to be accepted than brokers do.
+Every connection sends one request (ApiVersions), as clients do, and then stays idle. ``--storm``:
+so many clients connect at the same moment, as after a broker's restart; the time from that moment
+to each response is measured. ``--backlog`` sets the number of connections that may wait to be
+accepted in place of the broker's own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SPARE: Final = 200
 """Descriptors for everything else."""
 _AIM_MB: Final = 300
 _RETRANSMITTED: Final = 1.0
-"""Seconds after which Linux repeats what a listener with a full queue has dropped."""
+"""Seconds after which Linux sends a packet again that a listener with a full queue has dropped."""
 
 
 def main() -> None:
@@ -48,7 +49,7 @@ def main() -> None:
 
 
 def storms(count: int, backlog: int, rounds: int) -> None:
-    """Time ``count`` connections that come at once, and print it, ``rounds`` times."""
+    """Time ``count`` simultaneous connections and print the result, ``rounds`` times."""
     if _allowed(count + _SPARE) < count + _SPARE:
         raise SystemExit(f"ulimit -n does not allow {count} connections")
     before = f"from tallymark.net.limits import accept_queue; accept_queue.WAITING = {backlog}; "
@@ -73,7 +74,8 @@ def storms(count: int, backlog: int, rounds: int) -> None:
 
 
 def storm(address: tuple[str, int], count: int) -> list[float]:
-    """Connect ``count`` times without waiting; seconds from the first to the answer of each."""
+    """Connect ``count`` times without waiting; returns the seconds from the first connect to each
+    response."""
     asked = encode_request(ApiVersionsRequest(), 0, 1, "bench")
     took: list[float] = []
     began = time.perf_counter()
@@ -103,7 +105,7 @@ def storm(address: tuple[str, int], count: int) -> list[float]:
 
 
 def idle(args: argparse.Namespace) -> None:
-    """Open connections one by one, and print what they cost while they rest."""
+    """Open connections one by one, and print their cost while they are idle."""
     count = min(args.count, _allowed(args.count + _SPARE) - _SPARE)
     if count < args.count:
         print(f"only {count} connections: ulimit -n allows no more")
@@ -139,7 +141,7 @@ def idle(args: argparse.Namespace) -> None:
 
 
 def _allowed(wanted: int) -> int:
-    """Raise the limit of open files for us and the broker we start; what it is now."""
+    """Raise the limit of open files for this process and its broker; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         soft = min(wanted, hard) if hard != resource.RLIM_INFINITY else wanted

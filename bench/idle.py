@@ -1,15 +1,15 @@
-"""What `tallymark up` costs while nothing is published.
+"""The cost of `tallymark up` while nothing is published.
 
     python bench/idle.py [--seconds 60] [--settle 45] [--settle-kept 180] [--scale 1]
                          [--only empty,kept] [--json FILE]
 
-Starts the whole stack of the usual settings on free ports, lets it settle, and prints the
+Starts the whole stack with default settings on free ports, lets it settle, and prints the
 processor time of each of its processes over so many seconds, as a share of one core: supervisor,
-the ZooKeeper process and its JVM, brokers, mirrors, registry, collectors, dashboards. Once with an
-empty store, and once more with 1,040,000 kept cells and 60,000 verdicts of 20 topics in it
-(``--scale`` makes fewer), of producers that were never heard of again: a part of their windows is
-UNKNOWN for ever. Shares are of processor time, not of the clock, so other load on the machine does
-little to them. A stack that begins has all these windows to look at once: ``--settle-kept``.
+the ZooKeeper process and its JVM, brokers, mirrors, registry, collectors, dashboards. This is done
+once with an empty store, and once with 1,040,000 stored cells and 60,000 verdicts of 20 topics
+(``--scale`` makes fewer). Their producers never report again, so a part of their windows stays
+UNKNOWN for ever. Shares are of processor time, so other load on the machine changes them little. A
+stack that starts judges all these windows once; ``--settle-kept`` is the time for that.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def settings_in(folder: Path) -> tuple[Deployment, Path]:
-    """The usual stack, with its data in ``folder`` and ports of its own."""
+    """The default stack, with its data in ``folder`` and free ports."""
     deployment = with_free_ports(Deployment().model_copy(update={"data_dir": folder / "data"}))
     settings = folder / "tallymark.toml"
     settings.write_text(dump_toml(deployment))
@@ -85,7 +85,7 @@ def running(deployment: Deployment, settings: Path) -> Iterator[Command]:
 
 
 def keep(deployment: Deployment, settings: Path, scale: float) -> None:
-    """Topics, and what a day of them left in the store."""
+    """Create topics, and write their cells and verdicts of a day into the store."""
     topics = [f"kept-{number:02}" for number in range(TOPICS)]
     with running(deployment, settings):
         for cluster in deployment.clusters:
@@ -105,7 +105,7 @@ def keep(deployment: Deployment, settings: Path, scale: float) -> None:
 
 
 def shares(deployment: Deployment, up: Command, seconds: float) -> dict[str, float]:
-    """Percent of a core, by process."""
+    """Percent of a core that each process uses."""
     names = {up.pid: "up"}
     for one in ask(control_file(deployment), {"do": "status"})["processes"]:
         names[one["pid"]] = one["name"]
@@ -123,7 +123,8 @@ def shares(deployment: Deployment, up: Command, seconds: float) -> dict[str, flo
 
 
 def times(root: int) -> dict[int, tuple[float, int, str]]:
-    """Process -> (seconds of processor so far, its parent, its program), of all below ``root``."""
+    """Process -> (processor seconds so far, its parent, its program), for all children of
+    ``root``."""
     found: dict[int, tuple[float, int, str]] = {}
     top = psutil.Process(root)
     for each in [top, *top.children(recursive=True)]:

@@ -1,10 +1,10 @@
-"""Whether a long log is as fast as a short one: the same work on a partition of 1 GB and of many.
+"""Compares a long log with a short one: the same work on a partition of 1 GB and of many GB.
 
     python bench/large_log.py [--gb 20] [--against-kafka]
 
-Appends until the partition has that many gigabytes, and at 1 GB and at the end measures producing,
-reading the newest messages, and reading from offsets all over the log, each of the same amount. The
-last is the disk's speed where the log is larger than the memory that is free for it.
+Appends until the partition has that many gigabytes. At 1 GB and at the end it measures producing,
+reading the newest messages, and reading from offsets all over the log, the same amount each time.
+The last one measures the disk where the log is larger than the page cache.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from support.own_broker import OwnBroker
 
 _GB: Final = 1_000_000_000
 _PART: Final = 250_000
-"""Messages of 1,000 bytes that one measurement takes."""
+"""Messages of 1,000 bytes in one measurement."""
 _ROUNDS: Final = 3
 _UNITS: Final = ("MB/s", "us CPU/msg")
 _WORK: Final[tuple[tuple[str, str, dict[str, Any]], ...]] = (

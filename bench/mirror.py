@@ -3,13 +3,13 @@ record.
 
     python bench/mirror.py [--mb 400] [--partitions 4] [--batch 65536] [--codec none]
 
-Source and target are brokers of one node on this machine; ZooKeeper has the mirror's group. The
-records are of 200 B and stamped. In the second run the key decides which partition of the target a
-record goes to, so every record has to be looked at. What arrived is compared with what was sent:
-as many records, and in the first run the same batches.
+Source and target are single brokers on this machine; ZooKeeper coordinates the mirror's group. The
+records have 200 B and a stamp. In the second run the key decides the target partition of a record,
+so every record is decoded. The result is checked: as many records as were sent, and in the first
+run the same batches.
 
-Three processes share the machine's cores, with whatever else runs: MB/s says how fast that is
-together, CPU ms/MB what of it is the mirror's, and holds on a busy machine too, within a third.
+Three processes share the machine's cores with other load. MB/s is the speed of all three together;
+CPU ms/MB is that of the mirror alone, and is right within a third on a busy machine, too.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def fill(source: OwnBroker, args: argparse.Namespace) -> int:
-    """Publish the backlog; how many records."""
+    """Publish the backlog; returns the number of records."""
     count: int = args.mb * MB // RECORD
     with Admin(bootstrap_servers=source.bootstrap_servers) as admin:
         admin.create_topic("bench", args.partitions)
@@ -89,7 +89,7 @@ def copy(
     how: str,
     count: int,
 ) -> None:
-    name = how[:2]  # a mirror, so a group, of its own
+    name = how[:2]  # each run has its own mirror, and so its own group
     clusters = [
         Cluster(
             name=cluster,
@@ -141,8 +141,8 @@ def copy(
 
 
 def check(source: OwnBroker, target: OwnBroker, name: str, count: int) -> None:
-    """RuntimeError unless the target has as many records, and the same batches where they were
-    to pass whole."""
+    """RuntimeError unless the target has as many records, and the same batches where whole batches
+    are copied."""
     found: list[list[bytes]] = []
     for broker, topic in ((source, "bench"), (target, f"{name}.bench")):
         with SimpleConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
@@ -156,7 +156,7 @@ def check(source: OwnBroker, target: OwnBroker, name: str, count: int) -> None:
 
 
 def peak_mb(pid: int) -> float:
-    """The most memory that the process has had, in MB."""
+    """The peak memory of the process, in MB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024 / MB
@@ -170,7 +170,8 @@ def wait(
     count: int,
     brokers: tuple[OwnBroker, ...],
 ) -> tuple[float, int, float, list[float]]:
-    """Until the target has ``count`` records: the time, how many, CPU of mirror and brokers."""
+    """Wait until the target has ``count`` records; returns the time, the number of records, and the
+    CPU time of the mirror and of the brokers."""
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end and process.poll() is None:
         arrived = sum(consumer.end_offsets(f"{name}.bench").values())

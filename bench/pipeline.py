@@ -1,13 +1,13 @@
-"""How long a message takes from the publisher to a reader of the aggregate cluster.
+"""The latency of a message from the publisher to a reader of the aggregate cluster.
 
     python bench/pipeline.py [--quick] [--rate 20000] [--against-kafka] [--json FILE]
 
 Publisher → source broker → mirror → aggregate broker → reader, each a process of its own on this
-machine, at a steady rate of stamped messages of 200 bytes. Latency is from when a message was due
-to be sent (each millisecond has its part of the rate) to the application that reads; the first
-third of them is left out. ``late`` is how many of those milliseconds ended over 0.1 s late: with
-more than a few, the machine is the limit and not the pipeline. The paper's pipeline took 10 seconds
-on average.
+machine, at a steady rate of stamped messages of 200 bytes. Latency is the time from when a message
+was due to be sent (each millisecond has its part of the rate) until the application reads it; the
+first third of the messages is left out. ``late`` is the number of milliseconds whose messages were
+sent over 0.1 s late: with more than a few, the machine is the limit and not the pipeline. The
+paper's pipeline took 10 seconds on average.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""How long a broker takes to start with many partitions: one command, one line per figure.
+"""The time that a broker needs to start with many partitions; prints one line for each figure.
 
 ::
 
     python bench/start.py [--partitions 10000] [--per-topic 100] [--zookeeper] [--data FOLDER]
 
-Makes the topics, writes one message into each partition, stops cleanly, starts again, kills, starts
-again. Times are of ``Broker.start`` from outside: from the process's first line to "ready".
+Creates the topics, writes one message into each partition, stops cleanly, starts again, kills,
+starts again. Times are those of ``Broker.start``, measured from outside: from the process's first
+line to "ready".
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
-        """Seconds until it is ready."""
+        """Start the broker; returns the seconds until it is ready."""
         began = time.monotonic()
         with self._log.open("ab") as log:
             begin = log.tell()
@@ -59,7 +60,7 @@ class Process:
         return time.monotonic() - began
 
     def stop(self) -> float:
-        """Seconds until it has stopped cleanly."""
+        """Stop it cleanly; returns the seconds until it has stopped."""
         assert self._process is not None
         began = time.monotonic()
         self._process.terminate()
@@ -67,26 +68,26 @@ class Process:
         return time.monotonic() - began
 
     def kill(self) -> None:
-        """As a crash does."""
+        """Kill it, as in a crash."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
 
     def cpu(self) -> float:
-        """Seconds of processor time that it has used: on a busy machine the truer figure."""
+        """Seconds of processor time that it has used: the better figure on a busy machine."""
         assert self._process is not None
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> float:
-        """Megabytes of its memory."""
+        """Its memory in megabytes."""
         assert self._process is not None
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return next(int(line.split()[1]) / 1024 for line in status.splitlines() if "VmRSS" in line)
 
 
 def make(address: str, topics: int, per_topic: int) -> float:
-    """Seconds to create the topics, one request each."""
+    """Create the topics, one request for each; returns the seconds."""
     began = time.monotonic()
     with WireClient(address, timeout=300) as wire:
         for number in range(topics):
@@ -101,7 +102,7 @@ def make(address: str, topics: int, per_topic: int) -> float:
 
 
 def fill(address: str, topics: int, per_topic: int) -> None:
-    """One message a partition."""
+    """Write one message into each partition."""
     with WireClient(address, timeout=300) as wire:
         for number in range(topics):
             parts = [
@@ -114,7 +115,7 @@ def fill(address: str, topics: int, per_topic: int) -> None:
 
 @contextlib.contextmanager
 def ensemble(folder: Path, wanted: bool) -> Iterator[str]:
-    """The address of a ZooKeeper, or nothing."""
+    """The address of a ZooKeeper if ``wanted``, else an empty text."""
     if not wanted:
         yield ""
         return

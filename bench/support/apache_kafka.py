@@ -1,4 +1,4 @@
-"""Apache Kafka as it is run for measuring: its own JVM options, and room to work."""
+"""Apache Kafka for measurements: with its own JVM options, and enough memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One run of one producer, audited or not, as a process of its own, its result as JSON:
 ``python audited_clients.py '{"client": "tallymark", "how": "send", "audit": true, ...}'``.
 
-Seconds and CPU are those of the work itself, from the first record to the last acknowledgement and,
-audited, to the last report; not of starting.
+Seconds and CPU are those of the work itself, without the start: from the first record to the last
+acknowledgement or, if audited, to the last report.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 Job = dict[str, Any]
 _CHUNK: Final = 50
-"""Records between two looks at the clock, where a rate is kept."""
+"""Records between two reads of the clock, in runs at a steady rate."""
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def tallymark(job: Job, value: bytes) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Our producer; unaudited it does not stamp either."""
+    """Our producer; unaudited, it does not stamp records, either."""
     from tallymark.client import Producer
     from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 

@@ -1,9 +1,8 @@
 """The clients' side of the benchmarks, as a process of its own: one job, its result as JSON.
 
 ``python clients.py '{"job": "produce", "driver": "librdkafka", ...}'``. Drivers: ``librdkafka``
-(confluent-kafka), ``tallymark`` (our client), ``frames`` (requests that were made beforehand, sent
-as they are: a client that costs next to nothing). Seconds are those of the work itself, without
-starting and connecting.
+(confluent-kafka), ``tallymark`` (our client), ``frames`` (prepared requests, sent unchanged: a
+client that costs next to nothing). Seconds are those of the work itself, without start and connect.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def make(job: Job) -> Result:
 
 
 def delete(job: Job) -> Result:
-    """Delete it, so that its memory can be used again."""
+    """Delete a topic, so that its memory can be used again."""
     admin = AdminClient({"bootstrap.servers": job["servers"]})
     for future in admin.delete_topics([job["topic"]]).values():
         future.result(30)
@@ -197,7 +196,7 @@ def consume_tallymark(job: Job) -> Result:
 
 
 def consume_frames(job: Job) -> Result:
-    """Reads ``count`` messages one after the other: the first of the log, or with ``tail`` the
+    """Read ``count`` messages one after the other: the first of the log, or with ``tail`` the
     last."""
     answered = bytearray(job["fetch_bytes"] + 1_100_000)
     with _connected(job["servers"]) as sock:
@@ -210,7 +209,7 @@ def consume_frames(job: Job) -> Result:
 
 
 def _fetch(sock: socket.socket, job: Job, offset: int, answered: bytearray) -> int:
-    """Fetch from an offset; the offset after what came."""
+    """Fetch from an offset; returns the offset after the last record received."""
     part = FetchRequestPartition(
         partition=0, fetch_offset=offset, partition_max_bytes=job["fetch_bytes"]
     )
@@ -244,7 +243,7 @@ def _end_offset(sock: socket.socket, topic: str) -> int:
 
 
 def scatter(job: Job) -> Result:
-    """Reads ``count`` messages in pieces, from offsets spread over the whole log."""
+    """Read ``count`` messages in pieces, from offsets spread over the whole log."""
     random = Random(1)
     with _connected(job["servers"]) as sock:
         end = _end_offset(sock, job["topic"])

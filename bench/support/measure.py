@@ -1,4 +1,4 @@
-"""What the benchmarks have in common: running a client, counting a broker's CPU, printing."""
+"""Shared code of the benchmarks: runs a client, measures a broker's CPU, prints."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def client(broker: Running, **job: Any) -> dict[str, float]:
 
 
 def measured(broker: Running, **job: Any) -> dict[str, float]:
-    """The same, with ``cpu_seconds``: user and system time of the broker's processes."""
+    """:func:`client`, with ``cpu_seconds``: user and system time of the broker's processes."""
     before = cpu_seconds(broker.pid)
     result = client(broker, **job)
     return {**result, "cpu_seconds": cpu_seconds(broker.pid) - before}
@@ -68,8 +68,8 @@ def log_bytes(data: Path, topic: str) -> int:
 
 
 def warm_page_cache(folder: Path, size: int) -> None:
-    """Write and delete ``size`` bytes: on a virtual machine the first touch of memory costs many
-    times the second, and would be charged to the first."""
+    """Write and delete ``size`` bytes: on a virtual machine the first use of memory costs many
+    times the second, and would count against the broker that runs first."""
     path = folder / "warm"
     block = bytes(_BLOCK)
     with path.open("wb", buffering=0) as file:
@@ -84,7 +84,7 @@ def medians(runs: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows, the first is the heading, as a Markdown table."""
+    """The rows as a Markdown table; the first one is the heading."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
@@ -95,7 +95,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What was measured on."""
+    """A description of the machine."""
     model = "?"
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

@@ -17,8 +17,8 @@ _MAIN: Final = "import sys; from tallymark.cli.main import main; sys.argv[0] = '
 
 class OwnBroker(ServerProcess):
     """One broker without ZooKeeper, its data in ``folder``. ``loop`` is ``asyncio`` or ``uvloop``;
-    ``settings`` are broker settings, ``before`` is Python that runs in it first, to compare what is
-    no setting."""
+    ``settings`` are broker settings. ``before`` is Python code that runs in the process first, to
+    compare variants for which there is no setting."""
 
     product = "the broker"
     stop_seconds = 60.0

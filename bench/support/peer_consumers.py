@@ -1,6 +1,6 @@
-"""Reading one partition with four Python clients, message by message or in lists. Each function
-does one run in this process. No client's checks are turned off: all verify CRCs as they do by
-default (librdkafka does not), and all take the value of every message.
+"""Reads one partition with four Python clients, message by message or in lists. Each function does
+one run in this process. Each client makes its default checks of CRCs (librdkafka makes none), and
+the value of every message is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PATIENCE: Final = 30.0
 
 
 def tallymark_single(job: Job) -> Result:
-    """The connector's stream, as an application iterates it."""
+    """The connector's stream, iterated as by an application."""
     from tallymark.client import ConsumerConnector
 
     got, size, count = 1, 0, job["count"]
@@ -186,7 +186,7 @@ async def _aiokafka(job: Job, single: bool) -> Result:
 
 
 def _checked(measured: Measured, got: int, size: int, job: Job) -> Result:
-    """What was read is what was asked for: the topic's first message is five bytes long."""
+    """Check that all messages were read: the topic's first message is five bytes long."""
     if size < (got - 1) * job["size"]:
         raise RuntimeError(f"{got} messages had {size} bytes")
     return measured.result(got)

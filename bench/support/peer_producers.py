@@ -1,9 +1,9 @@
-"""Producing the same messages with four Python clients. Each function does one run in this process:
-``count`` messages of ``size`` bytes, and what it measured.
+"""Produces the same messages with four Python clients. Each function does one run in this process
+with ``count`` messages of ``size`` bytes, and returns the measurements.
 
-``stamped`` puts the audit's header on every message: our producer does it by itself, for the others
-the application does, as it would: it numbers, packs the number, and gives the header along.
-``batch`` is messages a batch, 0 what each client does by itself; ``linger_ms`` is 5 for all.
+``stamped`` puts the audit's header on every message. Our producer does it by itself; for the others
+the application does it: it numbers the messages, packs the number, and passes the header.
+``batch`` is the number of messages in a batch, 0 the client's default; ``linger_ms`` is 5 for all.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Result = dict[str, float]
 LINGER_MS: Final = 5
 SERVER: Final = "bench"
 _OVERHEAD: Final = {False: 9, True: 9 + 3 + 1 + 17 + len(SERVER)}
-"""Bytes of a record beside its payload, for clients whose batches are counted in bytes."""
+"""Bytes of a record without its payload, for clients whose batches are limited in bytes."""
 
 
 class Measured:
-    """Seconds and CPU seconds (of all threads of this process) of a ``with`` block. Who reads
-    calls :meth:`first` with the first message: connecting is waiting, fetching until then is work.
-    """
+    """Seconds and CPU seconds (of all threads of this process) of a ``with`` block. A consumer
+    calls :meth:`first` at its first message, so that seconds do not include the connect; CPU
+    seconds include the fetches before it."""
 
     def __enter__(self) -> Measured:
         self._began, self._cpu = time.perf_counter(), time.process_time()
@@ -37,12 +37,12 @@ class Measured:
         return self
 
     def first(self) -> None:
-        """Seconds count from the first call on."""
+        """Begin to measure seconds; only the first call has an effect."""
         if not self._started:
             self._started, self._began = True, time.perf_counter()
 
     def last(self) -> None:
-        """What comes after (leaving a group) is not measured."""
+        """End the measurement: later work (leaving a group) is not included."""
         if not self._ended:
             self._ended = True
             self.seconds = time.perf_counter() - self._began
@@ -199,4 +199,4 @@ PRODUCERS: Final[dict[tuple[str, str], Callable[[Job], Result]]] = {
     ("kafka-python", "send"): kafka_python_send,
     ("aiokafka", "send"): aiokafka_send,
 }
-"""(client, how) -> run. Lists are what the other two do not take."""
+"""(client, how) -> run. The other two clients do not accept lists."""

@@ -36,13 +36,13 @@ def main() -> None:
 
 
 def _peak_mb() -> float:
-    # Not ru_maxrss, which begins with that of the process that has started this one.
+    # Not ru_maxrss, which starts with the value of the parent process.
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split(maxsplit=1)[0]) / 1024
 
 
 def _idle(job: Job) -> Result:
-    """A producer and a consumer at the end of an empty topic, both connected: CPU a second."""
+    """CPU per second of a producer and a consumer, both connected, on an empty topic."""
     if job["client"] == "aiokafka":
         return asyncio.run(_idle_aiokafka(job))
     opened = {

@@ -1,7 +1,7 @@
 """The two ends of the pipeline, each as a process of its own: ``python pipeline_ends.py '{"job":
-"publish", ...}'``. A message's first eight bytes are when it was due to be sent, ns of the
-machine's monotonic clock, which both ends share: a publisher that is held up does not hide what its
-messages waited.
+"publish", ...}'``. A message's first eight bytes are the time when it was due to be sent, in ns of
+the machine's monotonic clock, which both ends share. So the latency includes the time that a
+message waits because the publisher is late.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def publish(job: Job) -> dict[str, float]:
 
 
 def follow(job: Job) -> dict[str, float]:
-    """Read ``count`` messages as they come, and one that only says that there is a topic."""
+    """Read ``count`` messages as they arrive, and one more that only shows that the topic
+    exists."""
     from tallymark.client import ConsumerConnector
 
     taken: list[float] = []
