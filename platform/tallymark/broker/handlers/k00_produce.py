@@ -7,19 +7,19 @@ Advertised 0-11, served 3-11.
   lowest version is above 0 (KAFKA-18659)
 * v3 batches of format v2 (KIP-98), exactly one a partition
 * v7 zstd; below it a zstd batch is UNSUPPORTED_COMPRESSION_TYPE (KIP-110)
-* v8 the error in words, and the records that are to blame (KIP-467): those without a key in a
-  compacted topic, and those out of the limits on timestamps
+* v8 the error as text, and the records that caused it (KIP-467): those without a key in a
+  compacted topic, and those outside the limits on timestamps
 * v9 flexible
 * v10 the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951)
 * v11 no change on the wire (KIP-890)
 
-Kept: WRITE on the topic is asked for, idempotent or not (KIP-679). A batch sent again by an
+Kept: WRITE on the topic is required, idempotent or not (KIP-679). A batch sent again by an
 idempotent producer is answered with its first offset. acks=1 and acks=-1 are the same with one
 replica: answered when the batch is in the page cache, so a killed process loses nothing of it (a
 machine's power failure loses what was not flushed); with ``flush.before.expose`` acks=-1 waits for
-the flush. A batch that takes a while to be checked or compressed anew (``compression.type``) is
-made ready in a thread, and those for its partition that come after it wait. acks=0 has no answer;
-an error then closes the connection. A partition named twice is appended once.
+the flush. A batch that takes long to check or to compress again (``compression.type``) is prepared
+in a thread, and later batches for its partition wait. acks=0 has no answer; an error then closes
+the connection. A partition named twice is appended once.
 """
 
 from __future__ import annotations

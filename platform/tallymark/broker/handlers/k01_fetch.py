@@ -9,14 +9,14 @@ Served 4-16.
 * v9 leader epochs fence stale readers (KIP-320)
 * v10 zstd; below it a batch of zstd is UNSUPPORTED_COMPRESSION_TYPE (KIP-110)
 * v11 the reader's rack is read and ignored: there is one replica
-* v12 flexible; a reader that names the epoch of what it read last gets the offset at which that
+* v12 flexible; a reader that sends the epoch of its last record gets the offset at which that
   epoch diverges from the log (KIP-595)
 * v13 topic ids (KIP-516)
 * v15 the replica id moves; v16 the new leader's address (KIP-951)
 
-Kept: READ on the topic is asked for. A long poll is parked without cost and woken by appends. Whole
-batches are returned, from the one that holds the offset on; the first batch of an answer comes even
-if it is larger than asked for (KIP-74). Large pieces leave as slices of the segment file.
+Kept: READ on the topic is required. A long poll is parked without cost and woken by appends. Whole
+batches are returned, from the one with the offset on; the first batch of an answer is returned even
+if it is larger than the limit (KIP-74). Large pieces are sent as slices of the segment file.
 """
 
 from __future__ import annotations

@@ -2,18 +2,18 @@
 
 Served 0-9.
 
-* v0 several offsets, newest first, as ``getOffsetsBefore`` of the 0.7 design wants them: where
-  segments begin whose records are all at or before the time (-1: the end of the log as well)
+* v0 several offsets, newest first, as in ``getOffsetsBefore`` of the 0.7 design: the first offsets
+  of segments whose records are all at or before the time (-1: the end of the log as well)
 * v1 one offset a partition, with its timestamp (KIP-79)
 * v2 isolation levels: the last stable offset is the high watermark, there are no transactions
-* v4 leader epochs fence stale askers (KIP-320); the response has the epoch of the offset
+* v4 leader epochs fence stale clients (KIP-320); the response has the epoch of the offset
 * v6 flexible
 * v7 -3, the offset of the largest timestamp (KIP-734)
 * v8 -4, the earliest local offset (KIP-405): the log start offset, nothing is tiered
 * v9 -5, the last tiered offset (KIP-1005): -1, nothing is tiered
 
-The ends of a log are answered at once. Whatever may have to read an old segment's index or single
-records is looked up in a thread.
+The ends of a log are answered at once. A lookup that may have to read an old segment's index or
+single records runs in a thread.
 """
 
 from __future__ import annotations

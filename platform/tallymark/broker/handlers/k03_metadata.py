@@ -5,16 +5,17 @@ Served 0-13.
 * v0 an empty list of topics means all; from v1 null means all and empty means none
 * v1 the controller, racks, internal topics
 * v2 the cluster id; v5 offline replicas; v7 leader epochs (KIP-320)
-* v4 the asker says whether an unknown topic may be created; before it may
+* v4 the client says whether an unknown topic may be created; in older versions it may
 * v8 authorized operations of topics, v8 to v10 of the cluster (KIP-430)
 * v9 flexible; v10 topic ids; v12 topics by id (KIP-516); v13 a top-level error, never used
 
-Kept: a client gets addresses of the listener that it came in by; a broker without that
-listener is left out, and what it leads is LISTENER_NOT_FOUND. A partition whose broker is away has
-no leader (-1, LEADER_NOT_AVAILABLE). An unknown topic is created where
-``auto.create.topics.enable`` and the asker allow it and the asker may CREATE; before the answer, so
-the first answer has its leaders. Of all topics those are left out that the asker may not DESCRIBE;
-asked for by name they are TOPIC_AUTHORIZATION_FAILED, there or not.
+Kept: a client gets addresses of the listener that it is connected to; a broker without that
+listener is left out, and its partitions have LISTENER_NOT_FOUND. A partition whose broker is down
+has no leader (-1, LEADER_NOT_AVAILABLE). An unknown topic is created where
+``auto.create.topics.enable`` and the client allow it and the client may CREATE. It is created
+before the answer, so the first answer has its leaders. "All topics" leaves out those that the
+client may not DESCRIBE; requested by name they are TOPIC_AUTHORIZATION_FAILED, whether they exist
+or not.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ Served 1-9.
 * v7 may ask for stable offsets only (KIP-447): all are, there are no transactions
 * v8 many groups in one request (KIP-709); v9 member epochs (KIP-848), ignored
 
-Kept: a partition without a commit is answered with offset -1 and no error, so is a group that is
-not there. In v1, which has no top-level error, every partition has the error. Topics that
-the asker may not describe are left out of "all". Beyond Kafka: a group that one request names
-again is INVALID_REQUEST, a partition that it names again is answered once; else a small request
-could ask for a huge answer, as each partition has a text.
+Kept: a partition without a commit is answered with offset -1 and no error, and so is an unknown
+group. In v1, which has no top-level error, every partition has the error. Topics that the client
+may not describe are left out of "all". Beyond Kafka: a group that one request names twice is
+INVALID_REQUEST, a partition that it names twice is answered once; otherwise a small request could
+cause a huge answer, as each partition has a text.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ Served 0-9.
 * v4 a client without a member id gets one and joins again with it: MEMBER_ID_REQUIRED (KIP-394)
 * v5 static members (KIP-345); v6 flexible; v7 the protocol type in the answer (KIP-559)
 * v8 a reason, which goes to the log (KIP-800)
-* v9 a static leader that comes back may keep the assignment (KIP-814)
+* v9 a static leader that rejoins may keep the assignment (KIP-814)
 
-Kept: the answer is parked until the rebalance has come so far. Which members are accepted, and what
-follows, is decided in :mod:`tallymark.groups.joining`. Beyond Kafka: the metadata of one member is
-bounded (``message.max.bytes``, INVALID_REQUEST), members and ids given in advance by
-``group.max.size``.
+Kept: the answer is parked until the rebalance has completed its join phase.
+:mod:`tallymark.groups.joining` decides which members are accepted, and what follows. Beyond Kafka:
+the metadata of one member is bounded by ``message.max.bytes`` (INVALID_REQUEST), the number of
+members together with ids given in advance by ``group.max.size``.
 """
 
 from __future__ import annotations

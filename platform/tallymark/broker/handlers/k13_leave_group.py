@@ -6,7 +6,7 @@ Served 0-5.
 * v5 a reason, which goes to the log (KIP-800)
 
 Kept: a static member is only removed by this request, by its session's end, or when its instance
-comes back under a new id. In a group that is not there every member is UNKNOWN_MEMBER_ID.
+rejoins under a new id. In an unknown group every member is UNKNOWN_MEMBER_ID.
 """
 
 from __future__ import annotations

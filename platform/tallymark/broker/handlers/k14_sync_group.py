@@ -3,7 +3,7 @@
 Served 0-5.
 
 * v3 static members (KIP-345); v4 flexible
-* v5 the protocol the member believes in, INCONSISTENT_GROUP_PROTOCOL where it is another (KIP-559)
+* v5 the member's protocol, INCONSISTENT_GROUP_PROTOCOL where the group has another (KIP-559)
 
 Kept: the assignment is a record of ``__consumer_offsets`` before any member gets it; the answer
 is parked until then.

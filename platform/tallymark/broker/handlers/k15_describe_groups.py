@@ -2,12 +2,12 @@
 
 Served 0-6.
 
-* v3 what the asker may do with each (KIP-430); v4 static ids (KIP-345); v5 flexible
-* v6 GROUP_ID_NOT_FOUND for a group that is not there, and errors in words (KIP-1043); before it
-  such a group is called Dead, without an error
+* v3 what the client may do with each (KIP-430); v4 static ids (KIP-345); v5 flexible
+* v6 GROUP_ID_NOT_FOUND for an unknown group, and errors as text (KIP-1043); in older versions such
+  a group has the state Dead, without an error
 
-Kept: only a stable group has metadata and assignments. Beyond Kafka: a group that one
-request names again is INVALID_REQUEST, else a small request could ask for a huge answer.
+Kept: only a stable group has metadata and assignments. Beyond Kafka: a group that one request names
+twice is INVALID_REQUEST; otherwise a small request could cause a huge answer.
 """
 
 from __future__ import annotations

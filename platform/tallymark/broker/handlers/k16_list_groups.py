@@ -6,7 +6,7 @@ Served 0-5.
 
 Kept: a client that may describe the cluster sees all groups, others those they may describe. Every
 group is of the type "classic". While a partition of groups is being loaded the list is not
-complete, and says COORDINATOR_LOAD_IN_PROGRESS.
+complete, and has the error COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ Served 2-7.
 * v6 no change on the wire (KIP-599); v7 the topic's id (KIP-516)
 
 Kept: every topic succeeds or fails by itself; the answer comes when this broker's image has the
-topic with its leaders, or REQUEST_TIMED_OUT after the asker's timeout, the creation going on (a
-timeout of 0 sets it off and asks for no more). ``validate_only`` creates nothing. More than 10,000
+topic with its leaders, or REQUEST_TIMED_OUT after the client's timeout, while the creation
+continues (a timeout of 0 only starts it). ``validate_only`` creates nothing. More than 10,000
 partitions in one request are a POLICY_VIOLATION. Without DESCRIBE_CONFIGS the response does not
 have them. A name that differs from another topic's in ``.`` and ``_`` only is
 INVALID_TOPIC_EXCEPTION. Simplified: a partition has one replica; any broker creates, not the

@@ -2,14 +2,14 @@
 
 Served 1-6.
 
-* v4 flexible; v5 the error in words; v6 topics by name or id (KIP-516)
+* v4 flexible; v5 the error as text; v6 topics by name or id (KIP-516)
 
-Kept: the answer comes when this broker's image has the topic no more, or REQUEST_TIMED_OUT after
-the asker's timeout, the deletion going on; fetches parked on it are woken with
-UNKNOWN_TOPIC_OR_PARTITION, and what groups committed on it is forgotten. Topics of one request go
-together; their logs have other names then, durably, and the files go in the background. Without
-DESCRIBE on a topic its id does not reveal its name. With ``delete.topic.enable=false`` nothing is
-deleted.
+Kept: the answer comes when this broker's image no longer has the topic, or REQUEST_TIMED_OUT after
+the client's timeout, while the deletion continues. Fetches parked on it are woken with
+UNKNOWN_TOPIC_OR_PARTITION, and the offsets that groups committed on it are deleted. Topics of one
+request are deleted together: their logs are renamed, durably, and the files are removed in the
+background. Without DESCRIBE on a topic its id does not reveal its name. With
+``delete.topic.enable=false`` nothing is deleted.
 Simplified: any broker takes the request, the controller does it.
 """
 

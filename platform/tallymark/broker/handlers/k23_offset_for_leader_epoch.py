@@ -2,11 +2,11 @@
 
 Served 2-4.
 
-* v2 the asker's leader epoch fences it; the response has the epoch found
+* v2 the client's leader epoch fences it; the response has the epoch found
 * v3 the replica id is read and ignored
 * v4 flexible
 
-This is how a reader learns that the log was cut below its position: the epoch of its last record
+By this a reader detects that the log was truncated below its position: the epoch of its last record
 ends earlier here.
 """
 

@@ -4,9 +4,9 @@ Served 1-3.
 
 * v1 patterns of names (KIP-290); v2 flexible; v3 resources of type user: there are none
 
-Kept: needs ALTER on the cluster; every entry is judged by itself; one that is there already is
-fine; where no lists are in force the answer is SECURITY_DISABLED. The answer comes when this broker
-acts by the entries; others hear of them within moments.
+Kept: needs ALTER on the cluster; every entry succeeds or fails by itself; one that exists already
+succeeds; where no lists are in force the answer is SECURITY_DISABLED. The answer comes when this
+broker uses the entries; other brokers use them a moment later.
 """
 
 from __future__ import annotations

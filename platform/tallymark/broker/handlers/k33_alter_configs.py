@@ -4,8 +4,8 @@ Served 0-2.
 
 * v2 flexible
 
-Kept: each resource by itself (topics, this broker, all brokers, groups); what it had and the
-request does not name falls back to what holds without it; in force when the answer comes.
+Kept: each resource by itself (topics, this broker, all brokers, groups); configs that the request
+does not name are reset to their defaults; the change is in force when the answer comes.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ Served 0-3.
 
 Kept: ``count`` is the number afterwards; assignments place the new ones, in order; every topic
 succeeds or fails by itself; the answer comes when this broker's image has them, or
-REQUEST_TIMED_OUT after the asker's timeout, the creation going on. ``validate_only`` creates
-nothing. Refused for ``__consumer_offsets``: another number would send groups to other
-coordinators. Records already there stay where they are, so keys may move to other partitions.
+REQUEST_TIMED_OUT after the client's timeout, while the creation continues. ``validate_only``
+creates nothing. Refused for ``__consumer_offsets``: another number would move groups to other
+coordinators. Existing records stay where they are, so keys may move to other partitions.
 """
 
 from __future__ import annotations

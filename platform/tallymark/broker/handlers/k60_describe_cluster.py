@@ -5,8 +5,8 @@ Served 0-2.
 * v1 which type of endpoint (KIP-919): only brokers are there to be described
 * v2 fenced brokers (KIP-1073): there are none
 
-Kept: addresses are those of the listener that the asker came in by. The operations that it may do
-on the cluster need DESCRIBE.
+Kept: addresses are those of the listener that the client is connected to. The operations that it
+may do on the cluster need DESCRIBE.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Served 0.
 
-Kept: no topics mean all that the asker may DESCRIBE. Topics come by name in order, at most 2,000
-partitions a page; the cursor says where the next page begins. Topics that are asked for by name
-and fail come with the last page. With one replica a partition has no other that could
-lead it (``eligible_leader_replicas`` is empty). Nothing is created.
+Kept: no topics mean all that the client may DESCRIBE. Topics are in order of names, at most 2,000
+partitions a page; the cursor is the start of the next page. Topics that are requested by name and
+fail are on the last page. With one replica a partition has no other one that could lead it
+(``eligible_leader_replicas`` is empty). Nothing is created.
 """
 
 from __future__ import annotations

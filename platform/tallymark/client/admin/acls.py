@@ -1,4 +1,4 @@
-"""Access-control entries: who may do what (KIP-140, KIP-290)."""
+"""Access-control entries: list, create and delete them (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 

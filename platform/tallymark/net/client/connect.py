@@ -34,11 +34,11 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     sasl: SaslCredentials | None = None,
 ) -> BrokerConnection:
-    """Open a connection, by ``tls`` if given, learn the broker's versions and log in with ``sasl``
-    if given, all within ``timeout`` seconds.
+    """Open a connection, with ``tls`` if given, request the broker's API versions, and log in with
+    ``sasl`` if given, all within ``timeout`` seconds.
 
-    Raises ConnectError naming the address, the stage that failed and what to look at;
-    AuthenticationError where trying again cannot help.
+    Raises ConnectError naming the address, the stage that failed and what to check;
+    AuthenticationError where a retry cannot help.
     """
     address = Address(host, port)
     deadline = asyncio.get_running_loop().time() + timeout

@@ -1,4 +1,5 @@
-"""Whether the broker reads as fast as we write, as asyncio's transport reports it.
+"""Flow control of a connection: whether the broker reads as fast as we write, by the events of
+asyncio's transport.
 
 ::
 
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 UNREAD_TIMEOUT: Final = 30.0
-"""Seconds without room for more bytes after which a connection is given up."""
+"""A connection without room for more bytes for so many seconds is closed."""
 
 
 class FlowControl:
@@ -35,7 +36,7 @@ class FlowControl:
         self._timer = self._loop.call_later(UNREAD_TIMEOUT, self._unread, UNREAD_TIMEOUT)
 
     def resume_writing(self) -> None:
-        """There is room; or the connection is over, and writers are to meet its error."""
+        """There is room; or the connection is over, and writers must get its error."""
         self.writable.set()
         if self._timer is not None:
             self._timer.cancel()

@@ -57,8 +57,8 @@ class InFlightRequests:
             self._watch = self._loop.call_at(deadline, self._look_at_deadlines)
 
     def complete(self, responses: Sequence[tuple[int, Any]], meter: Meter | None) -> bool:
-        """Pass on responses that came together: (correlation id, response). Whether there was a
-        callback's among them."""
+        """Pass on responses that arrived together: (correlation id, response). Returns whether one
+        of them was for a callback."""
         callbacks = self._callbacks
         any_callback = False
         for correlation_id, response in responses:
@@ -75,7 +75,7 @@ class InFlightRequests:
         return any_callback
 
     def fail(self, error: TallymarkError) -> None:
-        """End all of them with ``error``; callbacks are called in the loop's next turn."""
+        """End all requests with ``error``; callbacks are called in the loop's next turn."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -91,8 +91,8 @@ class InFlightRequests:
             self._loop.call_soon(_fail_all, [one[0] for one in callbacks.values()], error)
 
     def _look_at_deadlines(self) -> None:
-        """The oldest callback is the first to be late, as timeouts are alike; if it is not, look
-        again when it will be."""
+        """Time out the oldest callback if it is late: it is the first one, since timeouts are
+        alike. If it is not late yet, check again at its deadline."""
         self._watch = None
         if not self._callbacks:
             return

@@ -1,4 +1,5 @@
-"""The API versions of a broker, and which of a request both sides speak (KIP-35, KIP-511)."""
+"""The API versions of a broker, and the version of a request that both sides support (KIP-35,
+KIP-511)."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ Ranges = Mapping[int, tuple[int, int]]
 """API key -> (lowest, highest) version that the broker serves, from its ApiVersions response."""
 
 Submit = Callable[[ApiVersionsRequest, int], Awaitable[ApiVersionsResponse]]
-"""Sends a request in that version."""
+"""Sends an ApiVersions request in the given version."""
 
 CLIENT_NAME: Final = "tallymark"
 _API_VERSIONS: Final = 3
-"""The version we begin with: the first that names the client's software (KIP-511)."""
+"""The version of the first request: the lowest one that names the client's software (KIP-511)."""
 
 
 async def negotiate(submit: Submit) -> Ranges:
