@@ -20,15 +20,17 @@ class Mark:
 
 
 MARKS: dict[str, Mark] = {
-    State.COMPLETE: Mark("✓", "good", "all that was claimed is there, once"),
-    State.EXPLAINED: Mark("≈", "good", "complete but for records whose absence has a reason"),
+    State.COMPLETE: Mark("✓", "good", "every claimed message has arrived exactly once"),
+    State.EXPLAINED: Mark(
+        "≈", "good", "complete except for records that are missing for a known reason"
+    ),
     State.OPEN: Mark("·", "wait", "the window has not ended"),
     State.SETTLING: Mark("…", "wait", "ended; records or reports may still be under way"),
     State.UNKNOWN: Mark("?", "warn", "a reporter or counter that is needed has gone silent"),
-    State.UNCLAIMED: Mark("!", "warn", "seen, but nobody claimed it"),
+    State.UNCLAIMED: Mark("!", "warn", "seen, but not claimed"),
     State.DUPLICATION: Mark("+", "bad", "messages are there more than once"),
     State.LOSS: Mark("−", "bad", "messages are missing"),
-    State.MIXED: Mark("±", "bad", "messages are missing, others are there more than once"),
+    State.MIXED: Mark("±", "bad", "messages are missing, and others are there more than once"),
     State.CORRUPT: Mark("✗", "bad", "messages have changed"),
 }
 
