@@ -1,10 +1,10 @@
-"""k08 OffsetCommit: remember how far a group has read.
+"""k08 OffsetCommit: store the offsets up to which a group has read.
 
 Served 2-9.
 
 * v2 to v4 a retention time, which goes before the broker's (``offsets.retention.minutes``)
 * v6 leader epochs (KIP-320); v7 static members (KIP-345); v8 flexible
-* v9 GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION where there is no such group (KIP-848)
+* v9 GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION for an unknown group (KIP-848)
 
 Kept: a commit is a record of ``__consumer_offsets`` in Kafka's own format, appended before the
 answer and replayed at a restart. While a group has members only they commit, each with the

@@ -1,8 +1,8 @@
-"""k09 OffsetFetch: how far a group has read.
+"""k09 OffsetFetch: the offsets up to which a group has read.
 
 Served 1-9.
 
-* v2 null asks for all topics; a top-level error
+* v2 null means all topics; a top-level error
 * v5 leader epochs (KIP-320); v6 flexible
 * v7 may ask for stable offsets only (KIP-447): all are, there are no transactions
 * v8 many groups in one request (KIP-709); v9 member epochs (KIP-848), ignored

@@ -1,4 +1,4 @@
-"""k10 FindCoordinator: which broker looks after a group.
+"""k10 FindCoordinator: which broker coordinates a group.
 
 Served 0-6.
 
@@ -6,9 +6,9 @@ Served 0-6.
 * v5 an error code of transactions (KIP-890); v6 share groups (KIP-932)
 
 Kept: the coordinator is the leader of the group's partition of ``__consumer_offsets``, which the
-first question creates (``offsets.topic.num.partitions`` partitions). Simplified: groups only. A
-transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients take for
-final, a share group with INVALID_REQUEST.
+first request creates (``offsets.topic.num.partitions`` partitions). Simplified: groups only. A
+transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients do not retry,
+a share group with INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""k12 Heartbeat: a member says that it lives, and hears whether it has to join again.
+"""k12 Heartbeat: a member reports that it is alive, and learns whether it must join again.
 
 Served 0-4.
 
 * v3 static members (KIP-345); v4 flexible
 
-Kept: REBALANCE_IN_PROGRESS while members are to join again, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+Kept: REBALANCE_IN_PROGRESS while members must join again, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
 FENCED_INSTANCE_ID.
 """
 

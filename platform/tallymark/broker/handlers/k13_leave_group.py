@@ -1,4 +1,4 @@
-"""k13 LeaveGroup: members go, and the others share what was theirs.
+"""k13 LeaveGroup: members leave, and the others get their partitions.
 
 Served 0-5.
 

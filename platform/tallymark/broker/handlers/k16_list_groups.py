@@ -1,4 +1,4 @@
-"""k16 ListGroups: the groups that this broker looks after.
+"""k16 ListGroups: the groups that this broker coordinates.
 
 Served 0-5.
 

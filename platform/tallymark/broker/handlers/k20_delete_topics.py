@@ -1,4 +1,4 @@
-"""k20 DeleteTopics: topics go, with their records and what groups committed on them.
+"""k20 DeleteTopics: delete topics, with their records and the offsets committed on them.
 
 Served 1-6.
 

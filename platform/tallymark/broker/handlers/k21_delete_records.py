@@ -1,4 +1,4 @@
-"""k21 DeleteRecords: forget the records before an offset (KIP-107).
+"""k21 DeleteRecords: delete the records before an offset (KIP-107).
 
 Served 0-2.
 

@@ -4,14 +4,14 @@ Served 0-5.
 
 * v0 a unique id, with epoch 0
 * v2 flexible
-* v3 a producer may name the id it has, to raise its epoch (KIP-360); without a transactional id
-  the answer is a new id, which serves the same end
+* v3 a producer may send its present id to raise its epoch (KIP-360); without a transactional id
+  the answer is a new id, which has the same effect
 * v4, v5 other error codes of transactions (KIP-588, KIP-890)
 
 Kept: it needs WRITE on any topic at all, or IDEMPOTENT_WRITE on the cluster (KIP-679). Simplified:
 transactions are not served. A transactional id is refused with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the code that clients take for final and say so at once; an
-empty one with INVALID_REQUEST, as Kafka does.
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients report at once and do not retry; an empty one
+with INVALID_REQUEST, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""k29 DescribeAcls: the access-control entries that a filter means.
+"""k29 DescribeAcls: the access-control entries that match a filter.
 
 Served 1-3.
 
-* v1 patterns of names (KIP-290): 2 asks for every entry that applies to a name
+* v1 patterns of names (KIP-290): 2 matches every entry that applies to a name
 * v2 flexible; v3 resources of type user: there are none, the filter is INVALID_REQUEST
 
 Kept: needs DESCRIBE on the cluster; where no lists are in force the answer is SECURITY_DISABLED.

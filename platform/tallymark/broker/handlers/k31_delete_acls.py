@@ -1,11 +1,11 @@
-"""k31 DeleteAcls: remove the access-control entries that filters mean.
+"""k31 DeleteAcls: remove the access-control entries that match filters.
 
 Served 1-3.
 
 * v1 patterns of names (KIP-290); v2 flexible; v3 resources of type user: there are none
 
 Kept: needs ALTER on the cluster; the answer names the entries that each filter removed; an entry
-that two filters mean is named with both. Where no lists are in force: SECURITY_DISABLED.
+that matches two filters is named with both. Where no lists are in force: SECURITY_DISABLED.
 """
 
 from __future__ import annotations

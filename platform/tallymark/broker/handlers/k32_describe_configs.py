@@ -1,4 +1,4 @@
-"""k32 DescribeConfigs: what topics, brokers, loggers and groups are configured to, and why.
+"""k32 DescribeConfigs: the configs of topics, brokers, loggers and groups, and their sources.
 
 Served 1-4.
 

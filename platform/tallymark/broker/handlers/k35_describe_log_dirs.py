@@ -1,10 +1,10 @@
-"""k35 DescribeLogDirs: the data directories of this broker and what lies in them (KIP-113).
+"""k35 DescribeLogDirs: the data directories of this broker and their partitions (KIP-113).
 
 Served 0-4.
 
 * v2 flexible; v3 a top-level error; v4 the disk's size and free bytes (KIP-827)
 
-Kept: null asks for all topics; a directory whose disk has failed is KAFKA_STORAGE_ERROR and has
+Kept: null means all topics; a directory whose disk has failed is KAFKA_STORAGE_ERROR and has
 no partitions; topics that are not here are left out. Logs are never moved from one directory to
 another, so there are no future ones.
 """

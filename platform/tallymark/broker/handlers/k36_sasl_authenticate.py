@@ -2,8 +2,8 @@
 
 Served 0-2.
 
-* v1 for how long the session holds (KIP-368): as long as the token, and
-  ``connections.max.reauth.ms`` at most; 0, it never ends
+* v1 for how long the session is valid (KIP-368): as long as the token, and
+  ``connections.max.reauth.ms`` at most; 0 means that it never ends
 * v2 flexible
 
 Kept: a log-in that fails is answered after ``connection.failed.authentication.delay.ms``, and the

@@ -1,4 +1,4 @@
-"""k42 DeleteGroups: forget groups and all that they committed.
+"""k42 DeleteGroups: delete groups and their committed offsets.
 
 Served 0-2.
 

@@ -3,7 +3,7 @@
 Served 0.
 
 Kept: needs DESCRIBE on the cluster. A partition has one replica and stays where it is, so nothing
-is ever under way; whatever is asked for, the answer is empty, as Kafka's is then.
+is ever under way. The answer is always empty, as in Kafka without reassignments.
 """
 
 from __future__ import annotations

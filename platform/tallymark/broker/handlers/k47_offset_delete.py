@@ -1,4 +1,4 @@
-"""k47 OffsetDelete: forget what a group committed on some partitions (KIP-496).
+"""k47 OffsetDelete: delete the offsets of a group on some partitions (KIP-496).
 
 Served 0.
 

@@ -1,7 +1,7 @@
 """k50 DescribeUserScramCredentials: users with SCRAM credentials, and their mechanisms (KIP-554).
 
 Served 0. Kept: no users, or null, means all; needs DESCRIBE on the cluster; salts and keys are
-never returned; a user without credentials is RESOURCE_NOT_FOUND, one asked for twice
+never returned; a user without credentials is RESOURCE_NOT_FOUND, one that is requested twice
 DUPLICATE_RESOURCE.
 """
 

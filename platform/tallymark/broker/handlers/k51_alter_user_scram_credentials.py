@@ -1,8 +1,8 @@
-"""k51 AlterUserScramCredentials: set and remove what users log in with (KIP-554).
+"""k51 AlterUserScramCredentials: set and remove the SCRAM credentials of users (KIP-554).
 
 Served 0. Kept: the client salts the password, the broker never sees it; needs ALTER on the cluster;
-every user succeeds or fails as a whole: a name or mechanism that cannot be, too few or too many
-iterations, a credential named twice, one to delete that is not there.
+every user succeeds or fails as a whole. Errors are an invalid name or mechanism, too few or too
+many iterations, a credential named twice, and an unknown one to delete.
 """
 
 from __future__ import annotations

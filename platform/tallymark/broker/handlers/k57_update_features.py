@@ -4,8 +4,8 @@ Served 0-2.
 
 * v1 the kind of upgrade, and asking without changing; v2 one error for all in the answer
 
-Kept: needs ALTER on the cluster; all or nothing. This cluster has no features (ApiVersions says
-so), so every level of every feature is INVALID_UPDATE_VERSION; a request without any does nothing.
+Kept: needs ALTER on the cluster; all or nothing. This cluster has no features (see ApiVersions), so
+every level of every feature is INVALID_UPDATE_VERSION; a request without any does nothing.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Served 0.
 
-Kept: id, epoch, last sequence and when the broker last heard of each, in the order of ids. An id
+Kept: id, epoch, last sequence and the time of the last batch of each, in the order of ids. An id
 that was not used for ``producer.id.expiration.ms`` is forgotten. There are no transactions, so
-there is no coordinator epoch and no open one.
+there is no coordinator epoch, and none is open.
 """
 
 from __future__ import annotations

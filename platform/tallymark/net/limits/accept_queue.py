@@ -52,9 +52,9 @@ def let_wait(server: asyncio.Server, many: int) -> None:
 
 
 async def close_listener(server: asyncio.Server) -> None:
-    """Listen no more. asyncio loses a socket that it has accepted and not yet made a transport of
-    when its server is closed: the client waits on a connection that nobody serves. So accept no
-    more first, let the next turns of the loop make these transports, and close then."""
+    """Stop listening. When its server is closed, asyncio loses a socket that it has accepted but
+    has not yet made a transport of: the client then waits on a connection that is not served. So
+    first stop accepting, then let the next turns of the loop make these transports, then close."""
     loop = asyncio.get_running_loop()
     for listening in server.sockets:
         loop.remove_reader(listening.fileno())

@@ -131,7 +131,7 @@ class GracefulServer(uvicorn.Server):
     """uvicorn's server, which loses no accepted socket at its end."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen no more, and end what is being answered."""
+        """Stop listening, and end the requests that are being answered."""
         for server in self.servers:
             await close_listener(server)
         await super().shutdown(sockets)
