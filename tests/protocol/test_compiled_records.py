@@ -18,11 +18,11 @@ from tallymark.protocol.records.batch import (
     Batch,
     encode_batch,
     iterate_batches,
-    split_batches,
 )
 from tallymark.protocol.records.columns import RecordColumns
 from tallymark.protocol.records.compiled import batch_loop, kernel, layout, record_loop
 from tallymark.protocol.records.compiled.primitives import is_utf8, varint
+from tallymark.protocol.records.compiled.unpack import unpack_batches
 from tallymark.protocol.records.reader import read_headers
 from tallymark.protocol.varint import encode_uvarint, encode_varint
 
@@ -264,35 +264,19 @@ def batches_or_error(data: bytes) -> tuple[list[Batch], bool]:
     return found, False
 
 
-def unpacked(data: bytes, batches: kernel.IntArray) -> bytes:
-    """The scratch buffer: the records of the compressed batches, whose places it sets."""
-    parts: list[bytes] = []
-    size = 0
-    for row in batches:
-        if row[layout.ATTRIBUTES] & 7:
-            (batch,) = split_batches(data[row[layout.POSITION] : row[layout.END]])
-            try:
-                part = batch._payload(1 << 20)
-            except CorruptRecordError:
-                part = b""
-            row[layout.START], row[layout.END] = size, size + len(part)
-            row[layout.SCRATCH] = 1
-            parts.append(part)
-            size += len(part)
-    return b"".join(parts)
-
-
 @pytest.mark.usefixtures("loops")
 @settings(max_examples=300, deadline=None)
-@given(SEEDS, st.booleans(), st.sampled_from([8, 20, 1000]))
-def test_a_fetch_is_read_as_batch_by_batch(seed: int, damaged: bool, room: int) -> None:
+@given(SEEDS, st.booleans(), st.sampled_from([8, 20, 1000]), st.sampled_from([1, 300, 1 << 20]))
+def test_a_fetch_is_read_as_batch_by_batch(
+    seed: int, damaged: bool, room: int, at_most: int
+) -> None:
     data = a_fetch(Random(seed), damaged)
     pure, refused = batches_or_error(data)
     batches, columns = kernel.batch_table(10), kernel.column_table(room)
     found = kernel.find_batches(data, 0, batches)
     batches = batches[:found]
     assert found == len(pure)
-    end = int(batches[-1, layout.END]) if found else 0
+    end = int(batches[-1, layout.NEXT]) if found else 0
     rest, error = batches_or_error(data[end:])
     assert rest == []
     assert error == refused
@@ -301,17 +285,20 @@ def test_a_fetch_is_read_as_batch_by_batch(seed: int, damaged: bool, room: int) 
         assert row[layout.COUNT] == header.record_count
         assert row[layout.LAST_OFFSET] == header.last_offset
         assert row[layout.CRC] == header.crc
-        assert row[layout.POSITION] + header.size == row[layout.END]
+        assert row[layout.POSITION] + header.size == row[layout.END] == row[layout.NEXT]
         assert row[layout.LEADER_EPOCH : layout.BASE_SEQUENCE + 1] == [
             header.partition_leader_epoch,
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,
         ]
-    scratch = unpacked(data, batches)
-    first = 0
+    first, scratch, unpacked = 0, b"", 0
     while first < found:
-        done = kernel.read_batches(data, scratch, batches, first, columns)
+        if first == unpacked:
+            some, number = unpack_batches(data, batches[first:], at_most)
+            scratch, unpacked = bytes(some), first + number
+            assert unpacked > first
+        done = kernel.read_batches(data, scratch, batches[:unpacked], first, columns)
         if done == first:  # a header may say so
             assert batches[first, layout.COUNT] > room
             columns = kernel.column_table(int(batches[first, layout.COUNT]))
@@ -325,9 +312,10 @@ def same_batch(
     batch: Batch, row: kernel.IntArray, columns: kernel.IntArray, data: bytes, scratch: bytes
 ) -> None:
     try:
-        pure = as_the_pure_path_reads(batch.columns(1 << 20))
+        pure = as_the_pure_path_reads(batch.columns(batch.usual_max_size))
     except CorruptRecordError:
-        assert row[layout.BREAK] != layout.WHOLE or not row[layout.ROWS]
+        assert row[layout.BREAK] != layout.WHOLE
+        assert not row[layout.ROWS]
         return
     if row[layout.BREAK] == layout.BEYOND_64_BITS:
         assert any(fact[0] not in _64 or fact[1] not in _64 for fact in pure)
@@ -370,6 +358,23 @@ def test_places_that_cannot_be_are_a_break(places: dict[str, int], kind: int) ->
     data, batches = one_batch(3, **places)
     assert kernel.read_batches(data, b"", batches, 0, kernel.column_table(10)) == 1
     assert batches[0, [layout.BREAK, layout.ROWS]].tolist() == [kind, 0]
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_what_does_not_decompress_is_read_by_nobody(count: int) -> None:
+    """Also where the header has no records: an empty scratch buffer has as many."""
+    batch = bytearray(encode_batch([(None, b"v", (), 0)] * 3, compression="zstd"))
+    batch[57:61] = count.to_bytes(4, "big")
+    batch[HEADER_SIZE:] = b"garbage"
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    batches = kernel.batch_table(1)
+    kernel.warm()
+    assert kernel.KERNEL.wait(250)
+    assert kernel.find_batches(batch, 0, batches) == 1
+    scratch, number = unpack_batches(batch, batches, 1 << 20)
+    assert (bytes(scratch), number) == (b"", 1)
+    assert kernel.read_batches(batch, scratch, batches, 0, kernel.column_table(9)) == 1
+    assert batches[0, layout.BREAK] == layout.OUTSIDE
 
 
 @pytest.mark.usefixtures("loops")

@@ -18,6 +18,7 @@ from tallymark.protocol.records.compiled.layout import (
     LAST_OFFSET,
     LEADER_EPOCH,
     MAX_TIMESTAMP,
+    NEXT,
     POSITION,
     PRODUCER_EPOCH,
     PRODUCER_ID,
@@ -75,6 +76,7 @@ def find_batches(data: Any, pos: int, batches: Any) -> int:
         batches[number, MAX_TIMESTAMP] = integer(data, pos + 35, 8)
         batches[number, ATTRIBUTES] = attributes
         batches[number, POSITION] = pos
+        batches[number, NEXT] = pos + _OVERHEAD + length
         batches[number, CRC] = integer(data, pos + 17, 4) & 0xFFFF_FFFF
         batches[number, LEADER_EPOCH] = integer(data, pos + 12, 4)
         batches[number, PRODUCER_ID] = integer(data, pos + 43, 8)

@@ -7,7 +7,8 @@
     if ready():
         batches, columns = batch_table(256), column_table(65_536)        once, used again
         found = find_batches(data, 0, batches)
-        done = read_batches(data, scratch, batches[:found], 0, columns)
+        scratch, number = unpack_batches(data, batches[:found], 32 << 20)
+        done = read_batches(data, scratch, batches[:number], 0, columns)
         for batch in batches[:done]:
             batch[BREAK] == WHOLE: its records are columns[:, batch[ROW] : batch[ROW] + batch[ROWS]]
             else: read it by the pure path, which says what is wrong
@@ -77,7 +78,7 @@ def find_batches(data: Buffer, pos: int, batches: IntArray) -> int:
     """Write the headers of the batches from ``pos`` on: how many were found, at most as many as the
     table has rows. Stops before a batch that is cut, that no header can be, or whose offsets end
     beyond 64 bits: :func:`~tallymark.protocol.records.batch.iterate_batches` says of the rest, from
-    the last END on, what it is. CRCs are not checked, nothing is decompressed.
+    the last NEXT on, what it is. CRCs are not checked, nothing is decompressed.
     """
     found: int = KERNEL["find_batches"](_bytes(data), pos, batches)
     if found < 0:
@@ -92,9 +93,10 @@ def read_batches(
     ``columns`` had no room left, or how many there are. The next call begins there, at row 0 again;
     one that returns ``first`` needs a table of more records.
 
-    The records of a compressed batch are in ``scratch``, and its START, END and SCRATCH say where:
-    the caller has set these. A broken batch has its BREAK, and no rows. Raises ValueError for
-    tables of another shape, TypeError for other types.
+    The records of compressed batches are in ``scratch``, where
+    :func:`~tallymark.protocol.records.compiled.unpack.unpack_batches` puts them. A broken batch has
+    its BREAK, and no rows. Raises ValueError for tables of another shape, TypeError for other
+    types.
     """
     done: int = KERNEL["read_batches"](_bytes(data), _bytes(scratch), batches, first, columns)
     if done < 0:
@@ -123,6 +125,4 @@ def record_columns(
 def _bytes(data: Buffer) -> NDArray[np.uint8]:
     import numpy as np
 
-    array = np.frombuffer(data, np.uint8)
-    array.flags.writeable = False
-    return array
+    return np.frombuffer(data if type(data) is bytes else memoryview(data).toreadonly(), np.uint8)

@@ -12,7 +12,8 @@ the caller), the lower one by ``read_batches``::
     BASE_OFFSET, LAST_OFFSET
     BASE_TIMESTAMP, MAX_TIMESTAMP                ms
     ATTRIBUTES   of the header: codec, log append time, control ...
-    POSITION     where the batch itself begins
+    POSITION     where the batch itself begins, in the data
+    NEXT         position after it, where the next one begins
     CRC, LEADER_EPOCH, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE
     ----------------------------------------------------------------------------------
     ROW          its first record's place in ``columns``
@@ -48,16 +49,17 @@ BASE_TIMESTAMP: Final = 6
 MAX_TIMESTAMP: Final = 7
 ATTRIBUTES: Final = 8
 POSITION: Final = 9
-CRC: Final = 10
-LEADER_EPOCH: Final = 11
-PRODUCER_ID: Final = 12
-PRODUCER_EPOCH: Final = 13
-BASE_SEQUENCE: Final = 14
-ROW: Final = 15
-ROWS: Final = 16
-BREAK: Final = 17
-BREAK_AT: Final = 18
-BATCH_FIELDS: Final = 19
+NEXT: Final = 10
+CRC: Final = 11
+LEADER_EPOCH: Final = 12
+PRODUCER_ID: Final = 13
+PRODUCER_EPOCH: Final = 14
+BASE_SEQUENCE: Final = 15
+ROW: Final = 16
+ROWS: Final = 17
+BREAK: Final = 18
+BREAK_AT: Final = 19
+BATCH_FIELDS: Final = 20
 """Length of a row of ``batches``."""
 
 # --- columns
