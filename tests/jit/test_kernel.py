@@ -128,8 +128,18 @@ def test_without_numba_one_line_says_what_to_install(
     kernel = warmed()
     kernel.warm()
     assert not kernel.ready()
-    why = "numba is not installed (pip install tallymark[fast])"
+    why = "numba is not installed (pip install 'tallymark[fast]')"
     assert lines(caplog) == [f"INFO no compiled code for adding, which is slower: {why}"]
+
+
+def test_where_numba_compiles_nothing_one_line_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With NUMBA_DISABLE_JIT, as developers set it, its functions are those of Python."""
+    monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+    assert not warmed().ready()
+    (line,) = lines(caplog)
+    assert line.endswith("CompilingSwitchedOffError: NUMBA_DISABLE_JIT is set")
 
 
 def test_a_python_that_numba_does_not_know_is_one_line(

@@ -106,7 +106,7 @@ class Kernel:
                 self._without(logging.WARNING, f"{error}")
             else:
                 self._without(
-                    logging.INFO, f"numba is not installed (pip install tallymark[{EXTRA}])"
+                    logging.INFO, f"numba is not installed (pip install 'tallymark[{EXTRA}]')"
                 )
         except (
             Exception
