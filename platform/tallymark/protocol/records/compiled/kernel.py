@@ -56,6 +56,9 @@ KERNEL: Final = Kernel(
         record_loop.read_records,
     ),
 )
+_PAGE: Final = 512
+_SPREAD: Final = 48
+"""In numbers of 64 bits: the columns of a table are so far apart, modulo a page."""
 warm: Final = KERNEL.warm
 ready: Final = KERNEL.ready
 
@@ -68,10 +71,13 @@ def batch_table(batches: int) -> IntArray:
 
 
 def column_table(records: int) -> IntArray:
-    """A table for the columns of so many records, 88 bytes each: ``[COLUMN, row]``."""
+    """A table for the columns of so many records, 88 bytes each, or a few more:
+    ``[COLUMN, row]``."""
     import numpy as np
 
-    return np.empty((COLUMNS, records), np.int64)
+    # Columns at a multiple of a page from one another take each other's places in the processor's
+    # cache (57 ns a record instead of 40), so there are some bytes more.
+    return np.empty((COLUMNS, records + (_SPREAD - records) % _PAGE), np.int64)
 
 
 def find_batches(data: Buffer, pos: int, batches: IntArray) -> int:
@@ -116,10 +122,11 @@ def record_columns(
     it refuses them or has a number beyond 64 bits."""
     if count * SMALLEST_RECORD > len(payload):
         return None
-    columns = column_table(max(count, 0))
+    count = max(count, 0)
+    columns = column_table(count)
     where = (base_offset, base_timestamp, timestamp or 0, timestamp is not None)
     wrong = KERNEL["read_one"](_bytes(payload), count, *where, columns)
-    return columns if wrong == WHOLE else None
+    return columns[:, :count] if wrong == WHOLE else None
 
 
 def _bytes(data: Buffer) -> NDArray[np.uint8]:
