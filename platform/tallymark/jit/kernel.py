@@ -102,15 +102,10 @@ class Kernel:
             else:
                 self._compiled = self._loaded()
         except ModuleNotFoundError as error:
-            if error.name != "numba":
-                self._without(logging.WARNING, f"{error}")
-            else:
-                self._without(
-                    logging.INFO, f"numba is not installed (pip install 'tallymark[{EXTRA}]')"
-                )
-        except (
-            Exception
-        ) as error:  # numba and LLVM raise what they like; the caller goes on without
+            lacks = f"numba is not installed (pip install 'tallymark[{EXTRA}]')"
+            known = error.name == "numba"
+            self._without(*((logging.INFO, lacks) if known else (logging.WARNING, str(error))))
+        except Exception as error:  # numba and LLVM raise what they like
             self._without(logging.WARNING, f"{type(error).__name__}: {error}")
         finally:
             self._done.set()
