@@ -48,12 +48,14 @@ _READ_LISTS: Final = {
     "kafka-python": 120,
     "aiokafka": 500,
 }
+_READ_DIFFERENT: Final = {OURS: 600, "tallymark, compiled": 1500, "confluent-kafka": 600}
 _TO_READ: Final = "to-read"
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The same work ``how`` for all clients that can do it; ``batch`` 0: each client's default."""
+    """The same work ``how`` for all clients that can do it; ``batch`` 0: each client's default;
+    ``differ``: messages of 100 to 300 bytes."""
 
     name: str
     job: str
@@ -62,6 +64,7 @@ class Workload:
     batch: int = 0
     stamped: bool = False
     partitions: int = 1
+    differ: bool = False
 
 
 def workloads(quick: bool) -> Iterator[Workload]:
@@ -76,6 +79,7 @@ def workloads(quick: bool) -> Iterator[Workload]:
         yield Workload(f"lists of {LIST:,}, {kind}", "produce", "list", _LISTS, 0, stamped)
     yield Workload("read message by message", "consume", "single", _READ)
     yield Workload("read lists", "consume", "list", _READ_LISTS)
+    yield Workload("read lists, sizes differ", "consume", "list", _READ_DIFFERENT, differ=True)
 
 
 def run_all(
@@ -88,7 +92,7 @@ def run_all(
                 continue
             for name, broker in brokers.items():
                 for peer, thousands in work.counts.items():
-                    topic = _TO_READ
+                    topic = f"{_TO_READ}-different" if work.differ else _TO_READ
                     if work.job == "produce":
                         topic = f"r{number}-{place}-{peer}"
                         make(broker, topic, work.partitions)
@@ -102,6 +106,7 @@ def run_all(
                         count=thousands * 1000 * scale,
                         batch=work.batch,
                         stamped=work.stamped,
+                        differ=work.differ,
                     )
                     found["broker_cpu_seconds"] = cpu_seconds(broker.pid) - before
                     yield work.name, name, peer, found
@@ -110,19 +115,21 @@ def run_all(
 
 
 def prepare(broker: Running, scale: int) -> None:
-    """Fill a topic to be read: stamped messages in batches as our producer makes them. This also
+    """Fill the topics to be read: stamped messages in batches as our producer makes them. This also
     warms up both brokers and Java's compiler."""
-    make(broker, _TO_READ)
-    peer_run(
-        broker,
-        job="produce",
-        client=OURS,
-        how="send",
-        topic=_TO_READ,
-        count=max(*_READ.values(), *_READ_LISTS.values()) * 1000 * scale,
-        batch=0,
-        stamped=True,
-    )
+    for topic, differ in ((_TO_READ, False), (f"{_TO_READ}-different", True)):
+        make(broker, topic)
+        peer_run(
+            broker,
+            job="produce",
+            client=OURS,
+            how="send",
+            topic=topic,
+            count=max(*_READ.values(), *_READ_LISTS.values()) * 1000 * scale,
+            batch=0,
+            stamped=True,
+            differ=differ,
+        )
 
 
 def make(broker: Running, topic: str, partitions: int = 1) -> None:

@@ -3,6 +3,7 @@ with ``count`` messages of ``size`` bytes, and returns the measurements.
 
 ``stamped`` puts the audit's header on every message. Our producer does it by itself; for the others
 the application does it: it numbers the messages, packs the number, and passes the header.
+``differ``: the sizes are between half and one and a half times ``size``.
 ``batch`` is the number of messages in a batch, 0 the client's default; ``linger_ms`` is 5 for all.
 """
 
@@ -13,6 +14,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any, Final
 
 from tallymark.client.producing.stamps import STAMP_HEADER, stamp_ends, uvarint
@@ -56,9 +58,13 @@ class Measured:
 
 
 def tallymark_send(job: Job) -> Result:
+    size = job["size"]
+    some = range(size // 2, size + size // 2) if job.get("differ") else [size]
+    lengths = Random(1).sample(some, len(some))
+    values = itertools.cycle([b"x" * length for length in lengths])
     with _own(job) as producer, Measured() as measured:
-        send, topic, value = producer.send, job["topic"], b"x" * job["size"]
-        for _ in range(job["count"]):
+        send, topic = producer.send, job["topic"]
+        for value in itertools.islice(values, job["count"]):
             send(topic, value)
         producer.flush(120)
     return measured.result(job["count"])

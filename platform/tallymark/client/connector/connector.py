@@ -93,7 +93,8 @@ class ConsumerConnector(ClosedByWith):
     The rest: ``fetch_max_bytes`` per partition, ``fetch_max_wait_ms``, ``queue_bytes`` per stream;
     ``consumer_timeout_ms``: iterating raises TimedOutError when no message comes for so long (-1:
     never); ``start_timeout_ms``: how long creating streams waits for the first division of
-    partitions;
+    partitions; ``compiled_reads``: as :class:`~tallymark.client.reading.simple_consumer
+    .SimpleConsumer` has it;
     ``request_timeout_ms``, ``retry_backoff_ms``, ``connect_timeout_ms`` (ZooKeeper's);
     ``security``: TLS and the log-in at the brokers, keywords of
     :class:`~tallymark.client.core.security.security.SecuritySettings`.
@@ -314,6 +315,7 @@ def _link(
             zookeeper_connect=settings.zookeeper_connect if looks_up else None,
             client_id=settings.client_id,
             check_crcs=settings.check_crcs,
+            compiled_reads=settings.compiled_reads,
             request_timeout_ms=settings.request_timeout_ms,
             isolation=settings.isolation,
             metrics=settings.metrics,

@@ -76,6 +76,7 @@ class ConsumerOptions(SecuritySettings, total=False):
     queue_bytes: int
     consumer_timeout_ms: float
     check_crcs: bool
+    compiled_reads: bool
     start_timeout_ms: int
     client_factory: Callable[[str], FetchClient] | None
     metrics: Metrics | None
@@ -132,6 +133,7 @@ class ConsumerSettings:
     queue_bytes: int = QUEUE_BYTES
     consumer_timeout_ms: float = -1
     check_crcs: bool = True
+    compiled_reads: bool = False
     start_timeout_ms: int = 10_000
     client_factory: Callable[[str], FetchClient] | None = None
     metrics: Metrics | None = None

@@ -38,7 +38,10 @@ class SimpleConsumer(ClosedByWith):
     for): while brokers are away it is tried again, then raised. ``isolation`` "read_committed"
     leaves out the records of aborted transactions and ends where the first open one begins, also in
     what :meth:`get_offsets_before` and :meth:`end_offsets` call the end; it can be given with each
-    fetch instead. ``metrics`` is called with what is measured (:mod:`tallymark.client.metrics`).
+    fetch instead. ``compiled_reads``, for processes that read millions of messages: those of
+    different sizes are read by loops that numba compiles (extra ``fast``; without it nothing
+    changes). That needs 140 MB, and holds for the whole process.
+    ``metrics`` is called with what is measured (:mod:`tallymark.client.metrics`).
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class SimpleConsumer(ClosedByWith):
         zookeeper_connect: str | None = None,
         client_id: str = "tallymark",
         check_crcs: bool = True,
+        compiled_reads: bool = False,
         request_timeout_ms: float = 30000,
         isolation: Isolation = "read_uncommitted",
         metrics: Metrics | None = None,
@@ -58,6 +62,10 @@ class SimpleConsumer(ClosedByWith):
             zookeeper_connect,
             client_security(security, SimpleConsumer),
         )
+        if compiled_reads:
+            from tallymark.protocol.records.compiled.loose_columns import use_compiled_loops
+
+            use_compiled_loops()
         self._timeout = request_timeout_ms / 1000
         self._cluster = Cluster(
             bootstrap, client_id, request_timeout=self._timeout, metrics=metrics

@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain, compress, pairwise
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from tallymark.errors import CorruptRecordError, RemoteProtocolError
 from tallymark.protocol.records.reader import SMALLEST_RECORD, Headers, LooseRecords, Record
 from tallymark.protocol.records.runs import LEAST, RecordRun, find_run
 from tallymark.protocol.schema import Buffer
+
+if TYPE_CHECKING:
+    from tallymark.protocol.records.compiled.loose_columns import LooseColumns
+
+    Part: TypeAlias = LooseRecords | RecordRun | LooseColumns
 
 T = TypeVar("T")
 
@@ -25,9 +30,22 @@ their bytes."""
 _FIRST_STRETCH: Final = 8
 """So many records are read one by one after records of different shapes; then twice as many each
 time, since the search for a run has a cost."""
+_COMPILED: Final = range(8, 1 << 18)
+"""So many records are read by a compiled loop: a call takes 5 us, a record 88 bytes."""
 
 # Record._make without its Python frame.
 _make: Final[Callable[[tuple[Any, ...]], Record]] = partial(tuple.__new__, Record)
+
+# Not imported by this module: most processes read too little to load what it stands on.
+_read_loose: Callable[[bytes, int, int], LooseColumns | None] | None = None
+
+
+def read_loose_by(reader: Callable[[bytes, int, int], LooseColumns | None]) -> None:
+    """From now on, records of different sizes are read by ``reader(data, position, count)``. It
+    returns None for those that it cannot read.
+    :func:`tallymark.protocol.records.compiled.loose_columns.use_compiled_loops` calls this."""
+    global _read_loose  # one for the process
+    _read_loose = reader
 
 
 class RecordColumns:
@@ -46,7 +64,7 @@ class RecordColumns:
         base_offset: int,
         base_timestamp: int,
         timestamp: int | None = None,
-        parts: list[LooseRecords | RecordRun] | None = None,
+        parts: list[Part] | None = None,
     ) -> None:
         data = payload if isinstance(payload, bytes) else bytes(payload)
         if parts is None:
@@ -77,7 +95,7 @@ class RecordColumns:
         pos, left = 0, count
         while left:
             number = min(STRETCH, left)
-            parts, end = _read(payload, pos, number)
+            parts, end = _read(payload, pos, number, number == left)
             some = cls(payload, number, base_offset, base_timestamp, timestamp, parts)
             some.size = end - pos
             pos, left = end, left - number
@@ -156,11 +174,13 @@ class RecordColumns:
         return column if self._keep is None else list(compress(column, self._keep))
 
 
-def _read(data: bytes, pos: int, count: int) -> tuple[list[LooseRecords | RecordRun], int]:
+def _read(data: bytes, pos: int, count: int, is_all: bool = True) -> tuple[list[Part], int]:
+    """``count`` records at ``pos``, and the position after them. ``is_all``: they should end with
+    the data."""
     if count * SMALLEST_RECORD > len(data) - pos:
         raise CorruptRecordError(f"{count} records cannot stand in {len(data) - pos} bytes")
     try:
-        return _parts(data, pos, count)
+        return _parts(data, pos, count, is_all)
     except IndexError:
         raise CorruptRecordError(f"a record runs over the {len(data)} bytes there are") from None
     except UnicodeDecodeError as error:
@@ -175,9 +195,10 @@ def _left_over(data: bytes, pos: int, count: int) -> CorruptRecordError:
     return CorruptRecordError(f"{len(data) - pos} bytes after the last of {count} records")
 
 
-def _parts(data: bytes, pos: int, count: int) -> tuple[list[LooseRecords | RecordRun], int]:
+def _parts(data: bytes, pos: int, count: int, is_all: bool) -> tuple[list[Part], int]:
     """The records as runs and what is between them, and the position after the last."""
-    parts: list[LooseRecords | RecordRun] = []
+    parts: list[Part] = []
+    may_compile = is_all and _read_loose is not None
     loose: LooseRecords | None = None
     stretch = _FIRST_STRETCH
     while count > 0:
@@ -186,6 +207,12 @@ def _parts(data: bytes, pos: int, count: int) -> tuple[list[LooseRecords | Recor
             parts.append(run)
             pos, count, stretch, loose = run.end, count - run.count, _FIRST_STRETCH, None
             continue
+        if may_compile and _read_loose is not None and count in _COMPILED:
+            rest = _read_loose(data, pos, count)
+            if rest is not None:
+                parts.append(rest)
+                return parts, len(data)
+            may_compile = False
         if loose is None:
             loose = LooseRecords(data)
             parts.append(loose)
