@@ -59,7 +59,7 @@ class Measured:
 
 def tallymark_send(job: Job) -> Result:
     size = job["size"]
-    some = range(size // 2, size + size // 2) if job.get("differ") else [size]
+    some = range(size // 2, size + size // 2 + 1) if job.get("differ") else [size]
     lengths = Random(1).sample(some, len(some))
     values = itertools.cycle([b"x" * length for length in lengths])
     with _own(job) as producer, Measured() as measured:

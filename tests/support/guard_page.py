@@ -21,7 +21,8 @@ import numpy as np
 from hostile_records import BASES, records
 
 from tallymark.protocol.records.batch import encode_batch
-from tallymark.protocol.records.compiled import kernel, layout
+from tallymark.protocol.records.compiled import kernel, layout, repartition
+from tallymark.protocol.records.compiled.repartition_loop import PART_AT, PART_FIELDS
 
 PAGES: Final = 64
 _NO_ACCESS: Final = 0  # PROT_NONE
@@ -58,15 +59,40 @@ class Guarded:
         return found.reshape(rows, columns)
 
 
+def copy_by_key(random: Random, array: Any, columns: kernel.IntArray, out: Guarded) -> int:
+    """With the columns as they were read, or with wrong numbers in them; whether it was done."""
+    count = columns.shape[1]
+    for _ in range(random.choice((0, 0, 1, 3))):
+        wrong = random.choice((-1, 0, 1, len(array) - 1, len(array), len(array) + 1, *BASES))
+        columns[random.randrange(layout.COLUMNS), random.randrange(count)] = wrong
+    targets = np.empty(count, np.int64)
+    parts = np.zeros((random.choice((1, 3)), PART_FIELDS), np.int64)
+    where = (array, columns, count)
+    choose, copy = (repartition.KERNEL[name] for name in ("choose_partitions", "copy_records"))
+    if choose(*where, random.choice(BASES), 0, targets, parts) < 0:
+        return 0
+    sizes = parts[:, 1]
+    room = int(sizes.sum())
+    parts[:, PART_AT] = sizes.cumsum() - sizes
+    if random.random() < 0.2:
+        parts[0, PART_AT] = random.choice((-1, 1, room, *BASES))
+        copy(*where, targets, parts, out.place(room, True))
+        return 0
+    assert copy(*where, targets, parts, out.place(room, random.random() < 0.5)) == 0
+    return 1
+
+
 def main(what: str) -> None:
     kernel.warm()
+    repartition.warm()
     assert kernel.KERNEL.wait(250)
-    data, columns, batches = Guarded(), Guarded(), Guarded()
+    assert repartition.KERNEL.wait(250)
+    data, columns, batches, out = Guarded(), Guarded(), Guarded(), Guarded()
     read_one, read_batches = kernel.KERNEL["read_one"], kernel.KERNEL["read_batches"]
     find_batches = kernel.KERNEL["find_batches"]
     if what == "outside":
         ctypes.string_at(data.bytes(b"x", True).ctypes.data, 2)
-    whole = 0
+    whole = copied = 0
     for seed in range(int(what)):
         random = Random(seed)
         payload, count = records(random)
@@ -74,7 +100,10 @@ def main(what: str) -> None:
         array = data.bytes(payload, at_end)
         room = max(0, min(count, 200))
         table = columns.table(layout.COLUMNS, room)
-        whole += read_one(array, count, 0, random.choice(BASES), 0, False, table) == layout.WHOLE
+        wrong = read_one(array, count, 0, random.choice(BASES), 0, False, table)
+        whole += wrong == layout.WHOLE
+        if wrong == layout.WHOLE and count > 0:
+            copied += copy_by_key(random, array, table, out)
         plan = batches.table(1, layout.BATCH_FIELDS)
         plan[0] = [random.choice((0, 1, len(payload), *BASES)) for _ in range(layout.BATCH_FIELDS)]
         if seed % 3:
@@ -89,7 +118,7 @@ def main(what: str) -> None:
             plan = batches.table(2, layout.BATCH_FIELDS)
             found = find_batches(array, 0, plan)
             read_batches(array, array, plan[:found], 0, table)
-    print(f"{whole} whole")
+    print(f"{copied} copied, {whole} whole")
 
 
 if __name__ == "__main__":
