@@ -99,8 +99,8 @@ def test_what_applications_send_is_read_as_by_the_pure_path(seed: int, count: in
 
 
 def test_records_behind_a_run_of_equal_ones_are_read_by_the_loop() -> None:
-    equal = [(None, b"same", [], 5)] * 20
-    others = [(None, bytes(number), [], 5 + number) for number in range(50)]
+    equal: list[Any] = [(None, b"same", [], 5)] * 20
+    others: list[Any] = [(None, bytes(number), [], 5 + number) for number in range(50)]
     payload = encode_batch([*equal, *others])[HEADER_SIZE:]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_columns, "_read_loose", read_loose)

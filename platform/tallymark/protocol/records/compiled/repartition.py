@@ -133,7 +133,8 @@ class KeyedRecords:
     @property
     def oldest(self) -> int:
         """The least of their timestamps, ms. There must be a record."""
-        return int(self._columns[TIMESTAMP, : self._count][self._is_copied].min())
+        timestamps: IntArray = self._columns[TIMESTAMP, : self._count]
+        return int(timestamps[self._is_copied].min())
 
     def batches(
         self, partitions: int, keyless: int, codec: str

@@ -156,7 +156,8 @@ def record_size(columns: Any, at: int, end: int, delta: int, number: int) -> int
     key, value = columns[KEY_SIZE, at], columns[VALUE_SIZE, at]
     size = 1 + varint_size(delta) + varint_size(number) + varint_size(key) + varint_size(value)
     size += max(key, 0) + max(value, 0)
-    return size + end - columns[HEADERS, at]
+    headers: int = end - columns[HEADERS, at]
+    return size + headers
 
 
 def headers_are_short(data: Any, pos: int, end: int) -> bool:
