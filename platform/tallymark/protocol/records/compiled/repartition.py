@@ -133,8 +133,9 @@ class KeyedRecords:
     @property
     def oldest(self) -> int:
         """The least of their timestamps, ms. There must be a record."""
-        timestamps: IntArray = self._columns[TIMESTAMP, : self._count]
-        return int(timestamps[self._is_copied].min())
+        import numpy as np
+
+        return int(np.min(self._columns[TIMESTAMP, : self._count][self._is_copied]))
 
     def batches(
         self, partitions: int, keyless: int, codec: str

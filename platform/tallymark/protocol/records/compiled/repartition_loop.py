@@ -154,10 +154,10 @@ def is_within(data: Any, columns: Any, at: int, end: int) -> bool:
 def record_size(columns: Any, at: int, end: int, delta: int, number: int) -> int:
     """Bytes of a record that ends at ``end``, without the length before it."""
     key, value = columns[KEY_SIZE, at], columns[VALUE_SIZE, at]
-    size = 1 + varint_size(delta) + varint_size(number) + varint_size(key) + varint_size(value)
+    size: int = 1 + varint_size(delta) + varint_size(number) + varint_size(key) + varint_size(value)
     size += max(key, 0) + max(value, 0)
-    headers: int = end - columns[HEADERS, at]
-    return size + headers
+    size += end - columns[HEADERS, at]
+    return size
 
 
 def headers_are_short(data: Any, pos: int, end: int) -> bool:
