@@ -7,7 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+DeliveryCallback: TypeAlias = Callable[[Any, Any], None]
 
 
 class Handed(NamedTuple):
@@ -19,22 +21,29 @@ class Handed(NamedTuple):
     partition: int
     timestamp: int
     headers: Any
-    report: Callable[[Any, Any], None] | None
 
 
 @dataclass(slots=True)
 class MemoryProducer:
     """Answers like ``confluent_kafka.Producer``. ``partitions`` are those of every topic;
-    ``room``: how many records it takes until reports are served."""
+    ``room``: how many records it takes until reports are served. ``only_errors``: as with
+    ``delivery.report.only.error``. A callback is dropped when its report is served."""
 
     partitions: int = 2
     room: int = 1 << 30
     cluster_id: str = "memory"
+    only_errors: bool = False
     interrupt: Callable[[], None] | None = None
     """Called while the next record is handed over, once; it may raise."""
     handed: list[Handed] = field(default_factory=list[Handed])
     open: list[Handed] = field(default_factory=list[Handed])
-    reports: deque[tuple[Handed, Any]] = field(default_factory=deque[tuple[Handed, Any]])
+    callbacks: list[DeliveryCallback | None] = field(
+        default_factory=list["DeliveryCallback | None"]
+    )
+    """Those of the open records."""
+    reports: deque[tuple[Handed, DeliveryCallback | None, Any]] = field(
+        default_factory=deque[tuple[Handed, "DeliveryCallback | None", Any]]
+    )
 
     def produce(
         self,
@@ -53,23 +62,23 @@ class MemoryProducer:
             interrupt()
         if len(self.open) + len(self.reports) >= self.room:
             raise BufferError("Local: Queue full")
-        tell = callback or on_delivery
-        record = Handed(topic, value, key, partition, timestamp, headers, tell)
+        record = Handed(topic, value, key, partition, timestamp, headers)
         self.handed.append(record)
         self.open.append(record)
+        self.callbacks.append(callback or on_delivery)
 
     def deliver(self, at: int = 0, error: Any = None) -> None:
         """Report the record ``at`` among the open ones with the next poll."""
-        self.reports.append((self.open.pop(at), error))
+        self.reports.append((self.open.pop(at), self.callbacks.pop(at), error))
 
     def poll(self, timeout: float = -1) -> int:
         """Serve the reports; what one raises leaves the rest to the next time."""
         served = 0
         while self.reports:
-            record, error = self.reports.popleft()
+            record, callback, error = self.reports.popleft()
             served += 1
-            if record.report is not None:
-                record.report(error, record)
+            if callback is not None and (error is not None or not self.only_errors):
+                callback(error, record)
         return served
 
     def flush(self, timeout: float = -1) -> int:

@@ -11,24 +11,25 @@ from __future__ import annotations
 import os
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from time import monotonic
+from collections.abc import Mapping, Sequence
+from time import monotonic, time_ns
 from typing import Any, Final, TypeAlias
 
-from tallymark.clock import now_ms
+from confluent_kafka import KafkaError, KafkaException
+
 from tallymark.closing import ClosedByWith
 from tallymark_audit.reporters.adapters.confluent_delivery import (
+    DeferredCallback,
     DeliveryCallback,
-    delivery_reports,
 )
 from tallymark_audit.reporters.adapters.confluent_reports import PollWatch
 from tallymark_audit.reporters.adapters.confluent_topics import AuditedTopics
-from tallymark_audit.reporters.adapters.record_path import DeliveryReport, Header, number_of
+from tallymark_audit.reporters.adapters.record_path import Header, sequence_of
 from tallymark_audit.reporters.adapters.run import AdapterRun
 
 Headers: TypeAlias = Mapping[str, Any] | Sequence[tuple[str, Any]]
 
+CALLBACK_SECONDS: Final = 0.005
 LAST_SECONDS: Final = 5.0
 """How long the end of a producer that was not closed waits for what it still has."""
 
@@ -47,15 +48,20 @@ class AuditedProducer(ClosedByWith):
         topics: AuditedTopics,
         poll_watch: PollWatch,
         default_callback: DeliveryCallback | None,
+        pending: deque[DeferredCallback],
     ) -> None:
-        """``default_callback``: the delivery callback of the configuration."""
+        """``default_callback``: the delivery callback of the configuration. ``pending``: where
+        delivery reports put the application's callbacks."""
         self._inner = inner
         self._run = run
+        self._lock = run.lock
         self._topics = topics
+        self._known = topics.known
+        self._produce = inner.produce
         self._poll = inner.poll
         self._poll_watch = poll_watch
-        self._pending: deque[tuple[DeliveryCallback, Any, Any]] = deque()
-        self._defer = self._pending.append
+        self._pending = pending
+        self._settled = -CALLBACK_SECONDS
         self._default_callback = default_callback
         self._finalizer = weakref.finalize(self, _finish, inner, run, os.getpid())
 
@@ -72,48 +78,82 @@ class AuditedProducer(ClosedByWith):
     ) -> None:
         """As ``confluent_kafka.Producer.produce``. The first record of a topic waits until its
         partitions are known (five seconds at most; then it goes without a stamp)."""
-        # Some 1.1 µs a record, without librdkafka's own: what can wait is left to drain().
-        chooser = self._topics.known.get(topic) or self._topics.learn(topic)
+        # Each record passes here: what can wait is left to drain().
+        chooser = self._known.get(topic) or self._topics.learn(topic)
         own = callback or on_delivery or self._default_callback
-        if chooser is None or (partition >= 0 and partition >= len(chooser.partitions)):
-            self._inner.produce(topic, value, key, partition, own, None, timestamp, headers or [])
+        if chooser is None or partition >= len(chooser.partitions):
+            self._produce(topic, value, key, partition, own, None, timestamp, headers or [])
             return
-        with self._run.lock:
-            now = now_ms()
+        with self._lock:
+            now = time_ns() // 1_000_000
             if partition >= 0:
                 tracker = chooser.partitions[partition]
             elif key is None and now < chooser.until:  # a record without a key, mostly
                 tracker = chooser.sticky
             else:
                 tracker = chooser.choose(key, now)
-            stamp, report = next(tracker.items)
+            report, stamp = next(tracker.reports), next(tracker.headers)
             when = timestamp or now
             tracker.times.append(when)
-            on_report: DeliveryCallback = report
-            if own is not None:  # librdkafka keeps it, so it must not hold this object alive
-                on_report = partial(_report_and_defer, report, self._defer, own)
+            asked = tracker.asked
+            if own is not None:
+                asked[report.__self__] = own
             stamped = [stamp] if headers is None else _joined(headers, stamp)
             try:
-                self._inner.produce(
-                    topic, value, key, tracker.partition, on_report, None, when, stamped
-                )
+                self._produce(topic, value, key, tracker.partition, report, None, when, stamped)
             except BaseException:
-                self._run.refuse(tracker, delivery_reports(tracker), number_of(report))
+                asked.pop(report.__self__, None)
+                del report  # else the error's traceback holds it, and its page
+                self._run.refuse(tracker, sequence_of(stamp))
                 raise
             if value:
                 tracker.size += len(value)
             if key:
                 tracker.size += len(key)
 
+    def produce_batch(
+        self,
+        topic: str,
+        messages: list[dict[str, Any]],
+        partition: int = -1,
+        callback: DeliveryCallback | None = None,
+        on_delivery: DeliveryCallback | None = None,
+    ) -> int:
+        """As ``confluent_kafka.Producer.produce_batch``, with a stamp on each record: librdkafka
+        takes no headers for a list of records, so they are handed over one by one."""
+        if not isinstance(messages, list):
+            raise TypeError("messages must be a list")
+        queued = 0
+        for number, message in enumerate(messages):
+            if not isinstance(message, dict):
+                raise TypeError(f"Message at index {number} must be a dict")
+            try:
+                self.produce(
+                    topic,
+                    message.get("value"),
+                    message.get("key"),
+                    _either(message.get("partition"), partition),
+                    message.get("callback") or callback or on_delivery,
+                    timestamp=message.get("timestamp") or 0,
+                    headers=message.get("headers"),
+                )
+                queued += 1
+            except BufferError as error:
+                message["_error"] = KafkaError(KafkaError._QUEUE_FULL, str(error))
+            except KafkaException as error:
+                message["_error"] = error.args[0]
+        return queued
+
     def poll(self, timeout: float = -1) -> int:
-        """As ``confluent_kafka.Producer.poll``: calls the delivery callbacks."""
+        """As ``confluent_kafka.Producer.poll``: calls the delivery callbacks; without a timeout it
+        calls them every CALLBACK_SECONDS, for the books are written before."""
         if not timeout or self._pending:
             self._poll_watch.polled = True
             served: int = self._poll(0)
         else:
             with self._poll_watch.polling():
                 served = self._poll(timeout)
-        if self._pending:
+        if self._pending and (timeout or monotonic() - self._settled > CALLBACK_SECONDS):
             self._call_back()
         return served
 
@@ -158,6 +198,7 @@ class AuditedProducer(ClosedByWith):
     def forked(self) -> None:
         """In a forked child the producer's threads do not run: nothing is sent or counted."""
         self._run.forked()
+        self._lock = self._run.lock
         self._topics.forget()
 
     def __len__(self) -> int:
@@ -172,6 +213,7 @@ class AuditedProducer(ClosedByWith):
     def _call_back(self) -> None:
         """Call the application's callbacks. If one raises, the rest are called the next time."""
         self._run.settle()
+        self._settled = monotonic()
         while self._pending:
             try:
                 callback, error, message = self._pending.popleft()
@@ -187,16 +229,8 @@ def _finish(inner: Any, run: AdapterRun, process: int) -> None:
         run.close()
 
 
-def _report_and_defer(
-    report: DeliveryReport,
-    defer: Callable[[tuple[DeliveryCallback, Any, Any]], None],
-    callback: DeliveryCallback,
-    error: Any,
-    message: Any,
-) -> None:
-    """Count the report, and call the application back later, when the books hold it."""
-    report(error, message)
-    defer((callback, error, message))
+def _either(given: int | None, default: int) -> int:
+    return default if given is None else given
 
 
 def _joined(headers: Headers, stamp: Header) -> list[tuple[str, Any]]:

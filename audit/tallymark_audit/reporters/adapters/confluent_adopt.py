@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from tallymark.client.core.forks import tell_in_child
@@ -11,10 +13,14 @@ from tallymark.client.producing.interceptors.producer_interceptor import Produce
 from tallymark.errors import UserError
 from tallymark_audit.reporters.adapters.adoption import Adoption
 from tallymark_audit.reporters.adapters.confluent import AuditedProducer
-from tallymark_audit.reporters.adapters.confluent_delivery import delivery_reports
+from tallymark_audit.reporters.adapters.confluent_delivery import (
+    DeferredCallback,
+    delivery_reports,
+)
 from tallymark_audit.reporters.adapters.confluent_reports import ConfluentReports, PollWatch
 from tallymark_audit.reporters.adapters.confluent_topics import AuditedTopics
 from tallymark_audit.reporters.adapters.partitioners import partitioner_named
+from tallymark_audit.reporters.adapters.record_path import counts_references
 from tallymark_audit.reporters.adapters.run import AdapterRun
 
 _DELIVERED: Final = ("on_delivery", "dr_cb", "dr_msg_cb")
@@ -31,7 +37,8 @@ def adopt_confluent(
             "give its configuration too: audited(producer, config)",
         )
     config = dict(config or {})
-    tell = _check(config)
+    only_errors = _reports_only_errors(config)
+    tell = next((config[name] for name in _DELIVERED if config.get(name)), None)
     partitioner = partitioner_named(config.get("partitioner", "consistent_random"))
     poll_watch = PollWatch(allowed=not any(map(callable, config.values())))
     late = _LateTopics()
@@ -47,10 +54,12 @@ def adopt_confluent(
         read_cluster_id=late.cluster_id,
     )
     run = AdapterRun(adoption.interceptor, context, reports.queue)
+    pending: deque[DeferredCallback] = deque()
+    deliver = partial(delivery_reports, pending.append)
     late.topics = topics = AuditedTopics(
-        producer, run, partitioner, adoption.topics, delivery_reports
+        producer, run, partitioner, adoption.topics, deliver, only_errors
     )
-    wrapper = AuditedProducer(producer, run, topics, poll_watch, tell)
+    wrapper = AuditedProducer(producer, run, topics, poll_watch, tell, pending)
     tell_in_child(wrapper)
     return wrapper
 
@@ -68,14 +77,16 @@ class _LateTopics:
             self.topics.refresh()
 
 
-def _check(config: Mapping[str, Any]) -> Callable[[Any, Any], None] | None:
-    """The delivery callback, if there is one. UserError for what cannot be audited."""
-    if str(config.get("delivery.report.only.error", False)).lower() in ("true", "1"):
+def _reports_only_errors(config: Mapping[str, Any]) -> bool:
+    """Whether the producer reports failures only. UserError: then nobody could notice here what
+    was delivered, see :func:`.record_path.counts_references`."""
+    only_errors = str(config.get("delivery.report.only.error", False)).lower() in ("true", "1")
+    if only_errors and not counts_references():
         raise UserError(
             "audited(): with delivery.report.only.error nobody hears what was delivered",
-            "leave it out",
+            "leave it out; this Python does not free objects at once",
         )
-    return next((config[name] for name in _DELIVERED if config.get(name)), None)
+    return only_errors
 
 
 def _acks(config: Mapping[str, Any]) -> int:

@@ -7,10 +7,12 @@ from typing import Any, Final, TypeAlias
 
 from confluent_kafka import KafkaError
 
-from tallymark_audit.reporters.adapters.partition_tracker import PartitionTracker
+from tallymark_audit.reporters.adapters.partition_tracker import PageMaker, PartitionTracker
+from tallymark_audit.reporters.adapters.record_path import Deliver
 from tallymark_audit.reporters.books.tally_cell import Outcome
 
 DeliveryCallback: TypeAlias = Callable[[Any, Any], None]
+DeferredCallback: TypeAlias = tuple[DeliveryCallback, Any, Any]
 
 _NOT_IN_LOG: Final = frozenset(
     {
@@ -33,17 +35,27 @@ An unknown topic or partition is not among them: librdkafka reports it also for 
 about to send a second time when the topic went away, and the first time may have arrived."""
 
 
-def delivery_reports(tracker: PartitionTracker) -> Callable[..., None]:
-    """What the delivery reports of a partition call: ``(number, error, message)``."""
+def delivery_reports(
+    defer: Callable[[DeferredCallback], object], tracker: PartitionTracker
+) -> PageMaker:
+    """What makes the functions that the delivery reports of a partition call. ``defer`` takes the
+    application's callbacks, with what they are to be called with."""
     done, failed = tracker.done.append, tracker.failed.append
 
-    def deliver(number: int, error: KafkaError | None, message: object) -> None:
-        if error is None:
-            done(number)
-        else:
-            failed((number, librdkafka_outcome(error)))
+    def make(at: list[int], asked: dict[object, DeliveryCallback]) -> Deliver:
+        def deliver(place: int, error: KafkaError | None, message: object) -> None:
+            if error is None:
+                done(at[0] + place)
+            else:
+                failed((at[0] + place, librdkafka_outcome(error)))
+            if asked:
+                own = asked.pop(place, None)
+                if own is not None:
+                    defer((own, error, message))
 
-    return deliver
+        return deliver
+
+    return make
 
 
 def librdkafka_outcome(error: KafkaError) -> Outcome:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from tallymark_audit.reporters.adapters.partition_tracker import PartitionTracker
+from tallymark_audit.reporters.adapters.partition_tracker import PageMaker, PartitionTracker
 from tallymark_audit.reporters.adapters.partitioners import PartitionChooser, Partitioner
 from tallymark_audit.reporters.adapters.run import AdapterRun
 
@@ -33,9 +33,11 @@ class AuditedTopics:
         run: AdapterRun,
         partitioner: Partitioner,
         audited: str,
-        deliver: Callable[[PartitionTracker], Callable[..., None]],
+        deliver: Callable[[PartitionTracker], PageMaker],
+        only_errors: bool = False,
     ) -> None:
-        """``audited``: a regular expression, the audited topics; internal ones never are."""
+        """``audited``: a regular expression, the audited topics; internal ones never are. The last
+        two: see :class:`.partition_tracker.PartitionTracker`."""
         self.known: dict[str, TopicTrackers] = {}
         self.cluster_id: str | None = None
         """As the brokers returned it."""
@@ -44,6 +46,7 @@ class AuditedTopics:
         self._partitioner = partitioner
         self._audited = re.compile(audited)
         self._deliver = deliver
+        self._only_errors = only_errors
         self._left: set[str] = set()
         self._again: dict[str, float] = {}
         self._asking = threading.Lock()
@@ -98,7 +101,10 @@ class AuditedTopics:
         self._again[topic] = time.monotonic() + _AGAIN_SECONDS
 
     def _trackers(self, topic: str, first: int, count: int) -> list[PartitionTracker]:
-        return [self._run.tracker(topic, number, self._deliver) for number in range(first, count)]
+        deliver, only_errors = self._deliver, self._only_errors
+        return [
+            self._run.tracker(topic, number, deliver, only_errors) for number in range(first, count)
+        ]
 
     def _count(self, topic: str, seconds: float) -> int:
         """The number of its partitions; 0: not known."""

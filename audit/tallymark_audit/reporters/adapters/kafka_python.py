@@ -12,7 +12,6 @@ import os
 import re
 import time
 import weakref
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -29,8 +28,9 @@ from tallymark_audit.reporters.adapters.kafka_python_reports import (
     KafkaPythonReports,
     kafka_python_outcome,
 )
-from tallymark_audit.reporters.adapters.partition_tracker import PartitionTracker
+from tallymark_audit.reporters.adapters.partition_tracker import PageMaker, PartitionTracker
 from tallymark_audit.reporters.adapters.partitioners import PARTITIONERS, PartitionChooser
+from tallymark_audit.reporters.adapters.record_path import Deliver
 from tallymark_audit.reporters.adapters.run import AdapterRun
 
 LAST_SECONDS: Final = 5.0
@@ -75,7 +75,7 @@ class AuditedKafkaProducer(ClosedByWith):
         with self._run.lock:
             tracker = self._tracker(topic, chosen)
             now = now_ms()
-            header, deliver = next(tracker.items)
+            header, deliver = next(tracker.headers), next(tracker.reports)
             number = tracker.next
             when = now if timestamp_ms is None else timestamp_ms
             tracker.times.append(when)
@@ -84,7 +84,7 @@ class AuditedKafkaProducer(ClosedByWith):
                     topic, value, key, [*(headers or ()), header], chosen, when
                 )
             except BaseException:
-                self._run.refuse(tracker, future_callbacks(tracker), number)
+                self._run.refuse(tracker, number)
                 raise
             tracker.size += _size(value) + _size(key)
         future.add_callback(partial(deliver, None))
@@ -156,18 +156,21 @@ class AuditedKafkaProducer(ClosedByWith):
         return tracker
 
 
-def future_callbacks(tracker: PartitionTracker) -> Callable[..., None]:
-    """What the futures of a partition call: ``(number, None, result)``; ``result`` may be an
-    exception."""
+def future_callbacks(tracker: PartitionTracker) -> PageMaker:
+    """What makes the functions that the futures of a partition call: ``(place, None, result)``;
+    ``result`` may be an exception."""
     done, failed = tracker.done.append, tracker.failed.append
 
-    def deliver(number: int, _: None, result: object) -> None:
-        if isinstance(result, Exception):
-            failed((number, kafka_python_outcome(result)))
-        else:
-            done(number)
+    def make(at: list[int], asked: object) -> Deliver:
+        def deliver(place: int, _: None, result: object) -> None:
+            if isinstance(result, Exception):
+                failed((at[0] + place, kafka_python_outcome(result)))
+            else:
+                done(at[0] + place)
 
-    return deliver
+        return deliver
+
+    return make
 
 
 def adopt_kafka_python(producer: Any, adoption: Adoption) -> AuditedKafkaProducer:

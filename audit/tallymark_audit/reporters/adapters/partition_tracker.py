@@ -15,21 +15,29 @@ for all records at once.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from itertools import chain, islice
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from tallymark.client.producing.batches.tally import BatchTally
 from tallymark_audit.model.ranges import Range, RangeSet
 from tallymark_audit.reporters.adapters.record_path import (
+    PAGE,
+    Deliver,
     DeliveryReport,
     Header,
+    ReportPage,
     StampOrigin,
-    headers_and_reports,
+    StampPages,
+    counts_references,
 )
 from tallymark_audit.reporters.books.tally_cell import Outcome
 
 T = TypeVar("T")
+_MOST_PAGES: Final = 2048
+PageMaker: TypeAlias = Callable[[list[int], dict[object, Any]], Deliver]
 
 
 class BatchOutcome(NamedTuple):
@@ -54,45 +62,108 @@ class PartitionTracker:
     """One partition. Hold the owner's lock to hand a record over and to drain; reports come from
     any thread without it.
 
-    ``items`` are the header and report of the next sequence, and those of all that follow;
-    ``times`` (ms, one a record, the first of sequence ``first``) and ``size`` (bytes of keys and
-    values) are of what was handed over since the last drain. ``done`` and ``failed`` are what was
-    reported since.
+    ``headers`` and ``reports`` give the header and the report of the next sequence, and those of
+    all that follow: take one of each for a record. ``asked`` holds the callbacks that the
+    application gave for records of the page in use, by ``report.__self__``. ``times`` (ms, one a
+    record, the first of sequence ``first``) and ``size`` (bytes of keys and values) are of what was
+    handed over since the last drain. ``done`` and ``failed`` are what was reported since.
+
+    With ``only_errors`` the library reports failures only, and drops the other reports uncalled:
+    records whose reports are dropped and that did not fail are acknowledged.
     """
 
     __slots__ = (
+        "_ended",
+        "_in_flight",
+        "_make",
         "_open",
+        "_spare",
+        "_stamps",
+        "asked",
         "done",
         "failed",
         "first",
-        "items",
+        "headers",
+        "only_errors",
         "partition",
+        "reports",
         "size",
         "times",
         "topic",
         "who",
     )
 
-    def __init__(self, topic: str, partition: int, who: StampOrigin) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        who: StampOrigin,
+        deliver: Callable[[PartitionTracker], PageMaker],
+        only_errors: bool = False,
+    ) -> None:
+        """``deliver(tracker)`` returns what makes the function of a page of reports; see
+        :class:`.record_path.ReportPage`."""
         self.topic = topic
         self.partition = partition
         self.who = who
+        self.only_errors = only_errors
         self.first = 0
         self.times: list[int] = []
         self.size = 0
         self.done: list[int] = []
         self.failed: list[tuple[int, Outcome]] = []
+        self.asked: dict[object, Any] = {}
         self._open: list[BatchTally] = []
-        self.items: Iterator[tuple[Header, DeliveryReport]] = iter(())
+        self._ended: list[Range] = []
+        self._in_flight: deque[ReportPage] = deque()
+        self._spare: list[ReportPage] = []
+        self._make = deliver(self)
+        self._stamps = StampPages(who, partition)
+        self.begin()
 
     @property
     def next(self) -> int:
         """The next sequence."""
         return self.first + len(self.times)
 
-    def begin(self, deliver: Callable[..., None]) -> None:
-        """The reports of the numbers from ``next`` on call ``deliver(number, error, message)``."""
-        self.items = headers_and_reports(self.who, self.partition, self.next, deliver)
+    def begin(self) -> None:
+        """Let ``headers`` and ``reports`` give those of the numbers from ``next`` on."""
+        page, place = divmod(self.next, PAGE)
+        self.headers: Iterator[Header] = chain.from_iterable(self._header_pages(page, place))
+        self.reports: Iterator[DeliveryReport] = chain.from_iterable(
+            self._report_pages(page * PAGE, place)
+        )
+
+    def _header_pages(self, page: int, place: int) -> Iterator[Iterator[Header]]:
+        while True:
+            yield self._stamps.headers(page, place)
+            page, place = page + 1, 0
+
+    def _report_pages(self, first: int, place: int) -> Iterator[Iterator[DeliveryReport]]:
+        while True:
+            yield islice(self._page(first).reports, place, None)
+            first, place = first + PAGE, 0
+
+    def _page(self, first: int) -> ReportPage:
+        """The page whose first sequence this is: the one in use, or the next one."""
+        flying = self._in_flight
+        if flying and flying[-1].first == first:
+            return flying[-1]
+        while flying and counts_references() and flying[0].ended(PAGE):
+            self._turn(flying.popleft())
+        if len(flying) > _MOST_PAGES and not self.only_errors:
+            flying.popleft()  # somebody keeps a report: its page lives as long as that
+        page = self._spare.pop() if self._spare else ReportPage(self._make)
+        page.begin(first)
+        flying.append(page)
+        self.asked = page.asked
+        return page
+
+    def _turn(self, page: ReportPage) -> None:
+        """All records of a full page have ended: it can serve others."""
+        if self.only_errors:
+            self._ended.append((page.first, page.first + PAGE - 1))
+        self._spare.append(page)
 
     @property
     def pending(self) -> bool:
@@ -100,27 +171,35 @@ class PartitionTracker:
         return bool(self._open or self.times)
 
     @property
+    def changed(self) -> bool:
+        """Whether :meth:`drain` may find something."""
+        return bool(self.times or self.done or self.failed or (self.only_errors and self._open))
+
+    @property
     def oldest(self) -> int | None:
-        """The smallest timestamp (ms) among what is pending."""
-        lows = [min(batch.timestamps) for batch in self._open]
+        """A time (ms) that no pending record is older than; at most one drain before the smallest
+        timestamp among them."""
+        lows = [_span(batch)[0] for batch in self._open]
         if self.times:
             lows.append(min(self.times))
         return min(lows, default=None)
 
-    def drain(self) -> Drained:
-        """What has happened since the last time."""
+    def drain(self, thorough: bool = False) -> Drained:
+        """What has happened since the last time. With ``only_errors`` this finds a record that was
+        delivered among others of its page that were not; if it is not ``thorough``, only where the
+        first or the last of that page was delivered."""
         drained = Drained()
         if self.times:
             drained.begun = self._begun()
             self._open.append(drained.begun)
-        fates = self._reported()
+        fates = self._reported(thorough)
         if fates:
             drained.split = self._settle(fates)
         return drained
 
     def settle_open(self, outcome: Outcome) -> Drained:
         """Drain, and end all that is still pending with this outcome."""
-        drained = self.drain()
+        drained = self.drain(thorough=True)
         fate = [(batch, [BatchOutcome(batch, outcome)]) for batch in self._open]
         self._open = []
         drained.split += fate
@@ -129,6 +208,7 @@ class PartitionTracker:
     def _begun(self) -> BatchTally:
         times, size, first, who = self.times, self.size, self.first, self.who
         self.first, self.times, self.size = self.next, [], 0
+        span = min(times), max(times)
         return BatchTally(
             self.topic,
             self.partition,
@@ -138,17 +218,43 @@ class PartitionTracker:
             times,
             size,
             who.backfill,
+            span,
         )
 
-    def _reported(self) -> list[tuple[RangeSet, Outcome]]:
-        """The ranges of what was reported. Other threads append meanwhile."""
+    def _reported(self, thorough: bool) -> list[tuple[RangeSet, Outcome]]:
+        """The ranges of what was reported, failures first. Other threads append meanwhile."""
+        ended = (
+            self._dropped(thorough) if self.only_errors else ()
+        )  # before the failures, see _dropped()
         done = _take(self.done)
         failed = _take(self.failed)
-        fates = [(runs(done), Outcome.ACKNOWLEDGED)] if done else []
+        fates: list[tuple[RangeSet, Outcome]] = []
         for outcome in {outcome for _, outcome in failed}:
             numbers = [number for number, each in failed if each is outcome]
             fates.append((RangeSet.of(numbers), outcome))
+        if done:
+            fates.append((runs(done), Outcome.ACKNOWLEDGED))
+        if ended:
+            fates.append((RangeSet(ended), Outcome.ACKNOWLEDGED))
         return fates
+
+    def _dropped(self, thorough: bool) -> list[Range]:
+        """The ranges of records whose reports the library has dropped, some of them anew each
+        time. A failure is in ``failed`` before its report is dropped; so what is in these ranges,
+        and not in a ``failed`` that is read later, was delivered."""
+        still: deque[ReportPage] = deque()
+        for page in self._in_flight:
+            count = min(PAGE, self.next - page.first)
+            if count == PAGE and page.ended(PAGE):
+                self._turn(page)
+                continue
+            still.append(page)
+            if thorough or page.any_ended(count):
+                places = page.places_ended(count)
+                self._ended += [(page.first + place, page.first + place) for place in places]
+        self._in_flight = still
+        ended, self._ended = self._ended, []
+        return ended
 
     def _settle(
         self, fates: Sequence[tuple[RangeSet, Outcome]]
@@ -175,12 +281,13 @@ def runs(numbers: list[int]) -> RangeSet:
 
 
 def cut(batch: BatchTally, fates: Sequence[tuple[RangeSet, Outcome]]) -> list[BatchOutcome]:
-    """A batch in parts, in order; the records of each part ended alike."""
+    """A batch in parts, in order; the records of each part ended alike. What several fates name
+    ended as the first of them says."""
     whole = RangeSet.single(batch.first_sequence, batch.last_sequence)
     rest = whole
     found: list[tuple[Range, Outcome | None]] = []
     for ranges, outcome in fates:
-        common = whole & ranges
+        common = rest & ranges
         found += [(each, outcome) for each in common]
         rest -= common
     found += [(each, None) for each in rest]
@@ -194,16 +301,22 @@ def cut(batch: BatchTally, fates: Sequence[tuple[RangeSet, Outcome]]) -> list[Ba
 def part_of(batch: BatchTally, first: int, last: int) -> BatchTally:
     """The records ``first..last`` of a batch; its size in proportion."""
     start, stop = first - batch.first_sequence, last - batch.first_sequence + 1
+    times = batch.timestamps[start:stop]
     return BatchTally(
         batch.topic,
         batch.partition,
         batch.instance,
         batch.server,
         first,
-        batch.timestamps[start:stop],
+        times,
         batch.sizes * (stop - start) // batch.count,
         batch.backfill,
+        (min(times), max(times)),
     )
+
+
+def _span(batch: BatchTally) -> tuple[int, int]:
+    return batch.span or (min(batch.timestamps), max(batch.timestamps))
 
 
 def _first(found: tuple[Range, Outcome | None]) -> int:

@@ -21,7 +21,11 @@ from typing import Final, Protocol
 from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.clock import now_ms
-from tallymark_audit.reporters.adapters.partition_tracker import Drained, PartitionTracker
+from tallymark_audit.reporters.adapters.partition_tracker import (
+    Drained,
+    PageMaker,
+    PartitionTracker,
+)
 from tallymark_audit.reporters.adapters.record_path import StampOrigin
 from tallymark_audit.reporters.books.tally_cell import Outcome
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
@@ -68,21 +72,24 @@ class AdapterRun:
         self._thread.start()
 
     def tracker(
-        self, topic: str, partition: int, deliver: Callable[[PartitionTracker], Callable[..., None]]
+        self,
+        topic: str,
+        partition: int,
+        deliver: Callable[[PartitionTracker], PageMaker],
+        only_errors: bool = False,
     ) -> PartitionTracker:
-        """Begin a partition; ``deliver`` makes the function that its reports call."""
-        tracker = PartitionTracker(topic, partition, self.who)
-        tracker.begin(deliver(tracker))
+        """Begin a partition; see :class:`.partition_tracker.PartitionTracker`."""
+        tracker = PartitionTracker(topic, partition, self.who, deliver, only_errors)
         with self.lock:
             self._trackers.append(tracker)
         return tracker
 
-    def refuse(self, tracker: PartitionTracker, deliver: Callable[..., None], number: int) -> None:
+    def refuse(self, tracker: PartitionTracker, number: int) -> None:
         """The record with this number was not accepted; hold the lock. The number is used again,
         unless others were taken since: then it counts as failed."""
         if tracker.next == number + 1 and tracker.times:
             tracker.times.pop()
-            tracker.begin(deliver)
+            tracker.begin()
         else:
             tracker.failed.append((number, Outcome.FAILED))
 
@@ -164,16 +171,12 @@ class AdapterRun:
             for tracker in self._trackers
             if tracker.pending and (low := tracker.oldest) is not None
         ]
-        lows += [min(batch.timestamps) for batch in self._held]
+        lows += [min(batch.span or batch.timestamps) for batch in self._held]
         return min(lows, default=None)
 
     def _drained(self) -> list[Drained]:
         with self.lock:
-            return [
-                tracker.drain()
-                for tracker in self._trackers
-                if tracker.times or tracker.done or tracker.failed
-            ]
+            return [tracker.drain(thorough=True) for tracker in self._trackers if tracker.changed]
 
     def _notify(self, drained: Iterable[Drained]) -> None:
         with self._interceptor_lock:

@@ -10,11 +10,27 @@ from hypothesis import strategies as st
 from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.reporters.adapters.partition_tracker import PartitionTracker, cut, runs
-from tallymark_audit.reporters.adapters.record_path import StampOrigin, stamps
+from tallymark_audit.reporters.adapters.partition_tracker import (
+    PageMaker,
+    PartitionTracker,
+    cut,
+    runs,
+)
+from tallymark_audit.reporters.adapters.record_path import (
+    PAGE,
+    StampOrigin,
+    StampPages,
+    sequence_of,
+)
 from tallymark_audit.reporters.books.tally_cell import Outcome
 
 WHO = StampOrigin(b"instance", "wéb-17")
+
+
+def no_reports(tracker: PartitionTracker) -> PageMaker:
+    return lambda at, asked: lambda *_: None
+
+
 ACKED, FAILED, DOUBT = Outcome.ACKNOWLEDGED, Outcome.FAILED, Outcome.IN_DOUBT
 
 
@@ -23,12 +39,18 @@ def test_stamps_are_those_of_the_codec(first: int, partition: int) -> None:
     expected = [
         encode_stamp(Stamp(WHO.instance, partition, first + n, WHO.server)) for n in range(300)
     ]
-    assert list(islice(stamps(WHO, partition, first), 300)) == expected
+    pages, (page, place) = StampPages(WHO, partition), divmod(first, PAGE)
+    found = [*pages.headers(page, place)]
+    for number in range(1, 4):
+        found += pages.headers(page + number, 0)
+    assert [value for name, value in found[:300] if name == "tm"] == expected
+    assert [sequence_of(header) for header in found[:300]] == list(range(first, first + 300))
 
 
 def test_stamps_from_the_first_on() -> None:
     expected = [encode_stamp(Stamp(WHO.instance, 3, n, WHO.server)) for n in range(20_000)]
-    assert list(islice(stamps(WHO, 3, 0), 20_000)) == expected
+    tracker = PartitionTracker("t", 3, WHO, no_reports)
+    assert [value for _, value in islice(tracker.headers, 20_000)] == expected
 
 
 @given(st.sets(st.integers(0, 500), min_size=1).flatmap(lambda s: st.permutations(sorted(s))))
@@ -54,15 +76,15 @@ def test_a_batch_is_cut_where_ends_change(first: int, ends: list[Outcome | None]
 
 
 def hand_over(tracker: PartitionTracker, when: int) -> None:
-    next(tracker.items)
+    next(tracker.reports)
+    next(tracker.headers)
     tracker.times.append(when)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_what_is_drained_is_what_happened(data: st.DataObject) -> None:
-    tracker = PartitionTracker("t", 0, WHO)
-    tracker.begin(lambda *_: None)
+    tracker = PartitionTracker("t", 0, WHO, no_reports)
     begun: list[int] = []
     ends: dict[int, Outcome] = {}
     told: dict[int, Outcome] = {}

@@ -22,11 +22,12 @@ from broker_kinds import KINDS, OURS
 from kafka import serializer
 from kafka.partitioner.abc import Partitioner
 
-from tallymark.client import SimpleConsumer
+from tallymark.client import Admin, SimpleConsumer
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.client.reading.message import Message
 from tallymark.errors import UserError
 from tallymark.testing.broker_thread import BrokerThread
+from tallymark.testing.zookeeper import free_port
 from tallymark_audit import audited
 from tallymark_audit.events.claim_book import ClaimBook, fold
 from tallymark_audit.events.event_codec import decode_event
@@ -117,6 +118,154 @@ def test_confluent(servers: str, topic: str, tmp_path: Path, tells_config: bool)
     producer.close()
     check(servers, topic, COUNT)
     assert list((tmp_path / "journal").iterdir()) == []
+
+
+ONLY_ERRORS = {"delivery.report.only.error": True}
+
+
+def ends(servers: str, topic: str) -> dict[str, set[tuple[int, int]]]:
+    """The (partition, number) under each end."""
+    found: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    for key, claim in book(servers).claims().items():
+        for name in ("accepted", "acknowledged", "failed", "in_doubt"):
+            for first, last in getattr(claim, name) if key.topic == topic else ():
+                found[name] |= {(key.partition, n) for n in range(first, last + 1)}
+    return found
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_confluent_that_reports_only_errors(
+    servers: str, topic: str, tmp_path: Path, idempotent: bool
+) -> None:
+    """No callback is called for what is delivered, and each delivery is claimed nevertheless."""
+    config = {"bootstrap.servers": servers, "enable.idempotence": idempotent, **ONLY_ERRORS}
+    producer = audited(confluent_kafka.Producer(config), config, **options(tmp_path))
+    told: Counter[Any] = Counter()
+    for number in range(10 * COUNT):
+        key = b"k%d" % number if number % 2 else None
+        tell = (lambda error, _: told.update([error])) if number % 4 == 0 else None
+        producer.produce(topic, b"v", key, on_delivery=tell)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    assert not told
+    producer.close()
+    check(servers, topic, 10 * COUNT)
+
+
+@pytest.mark.parametrize("only_errors", [True, False])
+def test_confluent_with_a_full_queue(
+    ours: str, topic: str, tmp_path: Path, only_errors: bool
+) -> None:
+    config = {
+        "bootstrap.servers": ours,
+        "queue.buffering.max.messages": 50,
+        "delivery.report.only.error": only_errors,
+    }
+    producer = audited(confluent_kafka.Producer(config), config, **options(tmp_path))
+    refused = 0
+    for number in range(COUNT):
+        while True:
+            try:
+                producer.produce(topic, b"%d" % number, partition=number % 2)
+                break
+            except BufferError:
+                refused += 1
+                producer.poll(0.01)
+    producer.close()
+    assert refused
+    check(ours, topic, COUNT)
+
+
+@pytest.mark.parametrize("only_errors", [True, False])
+def test_confluent_with_records_that_fail(
+    ours: str, topic: str, tmp_path: Path, only_errors: bool
+) -> None:
+    """Records that are purged before they were sent, that are too large for the topic, and all that
+    was delivered before and after them: each ends as librdkafka says."""
+    with Admin(bootstrap_servers=ours) as admin:
+        admin.create_topic(topic, 2, {"max.message.bytes": "2000"})
+    config = {
+        "bootstrap.servers": ours,
+        "linger.ms": 100,
+        "delivery.report.only.error": only_errors,
+    }
+    producer = audited(confluent_kafka.Producer(config), config, **options(tmp_path))
+    errors: Counter[int] = Counter()
+
+    def tell(error: Any, message: Any) -> None:
+        errors[error.code() if error else 0] += 1
+
+    for number in range(10):
+        size = 5000 if number % 5 == 0 else 50
+        producer.produce(topic, b"v" * size, partition=0, on_delivery=tell)
+        assert producer.flush(30) == 0
+    for _ in range(30):
+        producer.produce(topic, b"v", partition=1, on_delivery=tell)
+    producer.purge(in_flight=False)
+    assert producer.flush(30) == 0
+    producer.produce(topic, b"v", partition=0, on_delivery=tell)
+    producer.close()
+    found = ends(ours, topic)
+    stamps = [stamp_of(message.headers) for message in log(ours, topic)]
+    logged = {(s.partition, s.sequence) for s in stamps if isinstance(s, Stamp)}
+    too_large = {(0, number) for number in range(0, 10, 5)}
+    assert errors[confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE] == 2
+    purged = errors[confluent_kafka.KafkaError._PURGE_QUEUE]
+    assert purged
+    assert found["acknowledged"] == logged
+    assert too_large <= found["failed"]
+    assert len(found["failed"]) == 2 + purged
+    assert found["accepted"] == found["acknowledged"] | found["failed"] | found["in_doubt"]
+    assert len(found["accepted"]) == 41
+
+
+@pytest.mark.parametrize("only_errors", [True, False])
+def test_confluent_with_records_that_time_out(
+    topic: str, tmp_path: Path, only_errors: bool
+) -> None:
+    """The broker goes away: what it took is claimed, what timed out is in doubt, also where a
+    later record of the partition arrives when the broker is back."""
+    port = free_port()
+    config = {
+        "bootstrap.servers": f"127.0.0.1:{port}",
+        "message.timeout.ms": 1500,
+        "log_level": 0,
+        "reconnect.backoff.max.ms": 200,
+        "delivery.report.only.error": only_errors,
+    }
+    settings: Any = {"port": port, "num_partitions": 1, "group_initial_rebalance_delay_ms": 0}
+    with BrokerThread(tmp_path / "data", **settings):
+        producer = audited(confluent_kafka.Producer(config), config, **options(tmp_path))
+        for _ in range(200):
+            producer.produce(topic, b"v", partition=0)
+        assert producer.flush(30) == 0
+    for _ in range(10):
+        producer.produce(topic, b"lost", partition=0)
+    assert producer.flush(30) == 0
+    with BrokerThread(tmp_path / "data", **settings) as running:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            producer.produce(topic, b"v", partition=0)
+            producer.flush(30)
+            if len(log(running.bootstrap_servers, topic)) > 200:
+                break
+        producer.close()
+        found = ends(running.bootstrap_servers, topic)
+        stamps = [stamp_of(message.headers) for message in log(running.bootstrap_servers, topic)]
+    logged = {(s.partition, s.sequence) for s in stamps if isinstance(s, Stamp)}
+    assert found["acknowledged"] == logged
+    assert {(0, number) for number in range(200)} <= logged
+    assert {(0, number) for number in range(200, 210)} <= found["in_doubt"] | found["failed"]
+    assert found["accepted"] == found["acknowledged"] | found["failed"] | found["in_doubt"]
+
+
+def test_confluent_by_lists(ours: str, topic: str, tmp_path: Path) -> None:
+    config = {"bootstrap.servers": ours}
+    producer = audited(confluent_kafka.Producer(config), config, **options(tmp_path))
+    for _ in range(4):
+        assert producer.produce_batch(topic, [{"value": b"v"}] * 100) == 100
+    producer.close()
+    check(ours, topic, 400)
 
 
 def test_kafka_python(servers: str, topic: str, tmp_path: Path) -> None:
@@ -215,6 +364,34 @@ while True:
     check(ours, topic, 10)
 
 
+def test_killed_after_a_flush_with_only_errors(ours: str, topic: str, tmp_path: Path) -> None:
+    """The application hears of deliveries by ``flush()`` alone: what was flushed is claimed."""
+    journal = tmp_path / "journal"
+    code = f"""
+import confluent_kafka, os, signal
+from tallymark_audit import audited
+config = {{"bootstrap.servers": {ours!r}, "delivery.report.only.error": True}}
+producer = audited(confluent_kafka.Producer(config), config, window_ms=1000, server="web",
+                   journal_dir={str(journal)!r})
+for number in range(300):
+    producer.produce({topic!r}, b"v", partition=0)
+assert producer.flush(30) == 0
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    died = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=60, check=False
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    producer = audited(confluent_kafka.Producer({"bootstrap.servers": ours}), **options(tmp_path))
+    producer.produce(f"{topic}-other", b"v")
+    producer.flush(30)
+    deadline = time.monotonic() + 30
+    while len(list(journal.iterdir())) > 1 and time.monotonic() < deadline:
+        producer.poll(0.1)
+    producer.close()
+    check(ours, topic, 300)
+
+
 def test_a_process_that_forgets_to_close(ours: str, topic: str, tmp_path: Path) -> None:
     code = f"""
 import confluent_kafka
@@ -273,8 +450,6 @@ def test_what_cannot_be_audited_is_refused() -> None:
     quiet = confluent_kafka.Producer({**config, "on_delivery": print})
     with pytest.raises(UserError, match="callbacks"):
         audited(quiet)
-    with pytest.raises(UserError, match="nobody hears"):
-        audited(quiet, {**config, "delivery.report.only.error": True})
     with pytest.raises(UserError, match="not known here"):
         audited(object())
     with pytest.raises(UserError, match="window_ms"):
