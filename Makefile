@@ -4,6 +4,7 @@
 # make test    every test but the long ones        make soak   the long ones
 # make demo    the main job, end to end (KAFKA=apache: on brokers of Apache Kafka)
 # make kernel  compile the walk over records that brokers check batches with (needs a C compiler)
+# make paper   the tables of the Kafka paper: five brokers in turns (ARGS="--messages 1000000"; hours without)
 # make lock    take newer versions of the dependencies into deploy/requirements*.txt, with hashes
 #                                                  (UPGRADE=: only what is new in pyproject.toml)
 # make sbom    what is in it, for scanners: build/sbom.cdx.json (CycloneDX)
@@ -20,9 +21,10 @@ SEED ?=
 FAULT ?= cut-tail
 INPUT ?=
 KAFKA ?=
+ARGS ?=
 ROOM ?=
 
-.PHONY: check test unit fast soak demo lock sbom java others clean format kernel
+.PHONY: check test unit fast soak demo lock sbom java others clean format kernel paper
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -66,11 +68,18 @@ kernel: $(VENV)/.dev deploy/requirements-kernel.txt
 	$(PINNED) -r deploy/requirements-kernel.txt
 	$(BIN)/python deploy/build_kernel.py
 
+paper: $(VENV)/.dev deploy/requirements-bench.txt
+	@deploy/ensure-message-brokers
+	@deploy/ensure-apache-kafka $(BIN)/python
+	$(PINNED) -r deploy/requirements-bench.txt
+	$(BIN)/python bench/paper.py $(ARGS)
+
 lock: $(VENV)/.dev
 	$(LOCK) --group build -o deploy/requirements-build.txt
 	$(LOCK) pyproject.toml --extra all -o deploy/requirements.txt
 	$(LOCK) pyproject.toml --extra all --group dev -c deploy/requirements.txt -o deploy/requirements-dev.txt
 	$(LOCK) --group kernel -c deploy/requirements-build.txt -c deploy/requirements-dev.txt -o deploy/requirements-kernel.txt
+	$(LOCK) --group bench -c deploy/requirements-dev.txt -o deploy/requirements-bench.txt
 
 sbom: $(VENV)/.dev
 	$(BIN)/python deploy/sbom.py build/sbom.cdx.json

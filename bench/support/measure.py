@@ -39,7 +39,8 @@ def client(broker: Running, **job: Any) -> dict[str, float]:
     )
     if ended.returncode:
         raise RuntimeError(f"{job['job']} failed:\n{ended.stderr[-2000:]}")
-    return json.loads(ended.stdout)
+    found: dict[str, float] = json.loads(ended.stdout)
+    return found
 
 
 def measured(broker: Running, **job: Any) -> dict[str, float]:
@@ -53,7 +54,7 @@ def cpu_seconds(pid: int) -> float:
     """CPU that a process and its children have used so far."""
     root = psutil.Process(pid)
     times = [each.cpu_times() for each in [root, *root.children(recursive=True)]]
-    return sum(each.user + each.system for each in times)
+    return float(sum(each.user + each.system for each in times))
 
 
 def rss_bytes(pid: int) -> int:
