@@ -24,6 +24,7 @@ from tallymark_audit.collector.judging.naming import Namer
 from tallymark_audit.collector.partitions.compacted import is_compacted
 from tallymark_audit.collector.partitions.group_member import GroupMember
 from tallymark_audit.collector.schedule import Chore, Doing, Schedule
+from tallymark_audit.model.compiled_runs.cutter import warm
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.reporters.journal.publisher import JournalPublisher
@@ -88,6 +89,8 @@ class CollectorService:
         except BaseException:
             self._release()
             raise
+        # Until that is done, and where nothing can be compiled, the pure path counts.
+        threading.Thread(target=warm, name="tallymark-warm", daemon=True).start()
         self._thread = threading.Thread(target=self._run, name=f"collect {cluster}")
         self._thread.start()
 

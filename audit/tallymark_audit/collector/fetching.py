@@ -26,9 +26,10 @@ from tallymark.protocol.records.columns import RecordColumns
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 from tallymark_audit.collector.backoff import Backoff, committing
 from tallymark_audit.collector.counting.cells import MAX_RANGES
+from tallymark_audit.collector.counting.fetch_runs import FetchRuns, RunReader
 from tallymark_audit.collector.counting.malformed import malformed_incidents
 from tallymark_audit.collector.counting.monitoring import events_in
-from tallymark_audit.collector.counting.readable import read_part
+from tallymark_audit.collector.counting.readable import Read, read_part
 from tallymark_audit.collector.holes import pass_over
 from tallymark_audit.collector.ledger import ABSURD, CountedFetch, Ledger
 from tallymark_audit.collector.limits.openings import MOST_NEW_RUNS
@@ -39,7 +40,7 @@ from tallymark_audit.collector.recounting.recount import count_again
 from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.log_reader import FetchedLike, LogReader
-from tallymark_audit.model.record_runs import MIN_TIMESTAMP, Rules, SeenRun, runs_of_columns
+from tallymark_audit.model.record_runs import MIN_TIMESTAMP, Rules
 from tallymark_audit.store.counted.incidents import Incident
 from tallymark_audit.store.counted.positions import Position
 
@@ -92,6 +93,7 @@ class Fetching:
         self._troubles = troubles
         self._clock = clock
         self._commit = commit
+        self._runs = RunReader()
         self._bound = WindowBound(settings.window_ms)
         self._met = Met()
         self._places = KnownPlaces(reader, ledger.places_ever, clock)
@@ -173,17 +175,11 @@ class Fetching:
         rules = self.rules(
             now, live, self._answered_at if live and _is_prompt(position, sent_at) else -1
         )
-        seen: list[SeenRun] = []
-        dropped: list[SeenRun] = []
         records: list[Record] = []
-
-        def take(batch: Batch, columns: RecordColumns, aborted: bool) -> None:
-            if place[0] != AUDIT_TOPIC:
-                (dropped if aborted else seen).extend(runs_of_columns(columns, *place, rules))
-            elif not aborted:
-                records.extend(columns.records())
-
-        read = read_part(fetched, start, take)
+        if place[0] == AUDIT_TOPIC:
+            read, runs = _read_records(fetched, start, records), FetchRuns()
+        else:
+            read, runs = self._runs.read(fetched, start, place, rules)
         caught_up = read.next_offset >= fetched.high_watermark
         to = replace(
             position,
@@ -201,11 +197,13 @@ class Fetching:
             how = (place[1], trimmed, made.window_ms, self._clock(), made.skew_ms)
             events, odd = events_in(records, *how, unknown=self._places.unknown)
             return CountedFetch(start, to, monitoring=events, incidents=odd, holes=holes, more=more)
-        incidents = malformed_incidents(seen, place) + self._bound.apply(seen, place, now)
-        self._ledger.lateness.add(seen, place[0], rules)
-        for run in dropped:
+        incidents = malformed_incidents(runs.seen, place)
+        incidents += self._bound.apply(runs.seen, place, now)
+        self._ledger.lateness.add(runs.seen, place[0], rules)
+        for run in runs.dropped:
             run.aborted = True
-        return CountedFetch(start, to, seen + dropped, incidents=incidents, holes=holes, more=more)
+        found = runs.seen + runs.dropped
+        return CountedFetch(start, to, found, incidents=incidents, holes=holes, more=more)
 
     def _mend(self, position: Position, error: KafkaError) -> None:
         """The log has changed at our position. KafkaError: it cannot be read at all now."""
@@ -253,6 +251,16 @@ class Fetching:
             content_check=made.content_check,
             exempt=self._ledger.backfills,
         )
+
+
+def _read_records(fetched: FetchedLike, start: int, records: list[Record]) -> Read:
+    """Read the messages of a fetch into ``records``."""
+
+    def take(_: Batch, columns: RecordColumns, aborted: bool) -> None:
+        if not aborted:
+            records.extend(columns.records())
+
+    return read_part(fetched, start, take)
 
 
 def _readable_end(fetched: FetchedLike) -> int:

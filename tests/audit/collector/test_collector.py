@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from counting_paths import counting_path as counting_path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select

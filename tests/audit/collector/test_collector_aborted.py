@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counting_paths import counting_path as counting_path
 from sqlalchemy import select
 
 from tallymark_audit.collector.collector import Collector, CollectorSettings

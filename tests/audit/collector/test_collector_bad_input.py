@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counting_paths import counting_path as counting_path
 from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from audit_stage import Stage, span
 from audit_stage import deployment as audited
+from counting_paths import counting_path as counting_path
 from crc32c import crc32c
 from hostile_batches import MB, bomb, garbage
 from sqlalchemy import create_engine

@@ -13,7 +13,7 @@ that::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tallymark.errors import CorruptRecordError
@@ -50,36 +50,58 @@ class ReadablePart:
     last_stable_offset: int = -1
 
 
+@dataclass(slots=True)
+class Reading:
+    """What of one fetch was read so far: ``size`` bytes, unpacked."""
+
+    start: int
+    size: int = 0
+    newest: int = -1
+    holes: list[UnreadableSpan] = field(default_factory=list[UnreadableSpan])
+
+    def take(self, batch: Batch, aborted: bool, take: Take) -> None:
+        """Hand a batch over; if it cannot be read, it is a hole."""
+        header = batch.header
+        try:
+            columns = batch.columns(batch.usual_max_size)
+        except CorruptRecordError as error:
+            first = max(self.start, header.base_offset)
+            hole = UnreadableSpan(first, header.next_offset, str(error), self.newest, final=True)
+            _add(self.holes, hole)
+            return
+        self.passed([header.max_timestamp], columns.size)
+        early = header.base_offset < self.start
+        take(batch, columns.since(self.start) if early else columns, aborted)
+
+    def passed(self, times: Sequence[int], size: int) -> None:
+        """Batches were read: ``times`` are the greatest timestamps of each, of the last one at
+        least if there is no hole."""
+        if self.holes and self.holes[-1].until < 0:
+            until = next((time for time in times if time >= 0), times[-1])
+            self.holes[-1] = replace(self.holes[-1], until=until)
+        self.newest = times[-1]
+        self.size += size
+
+
 def read_part(fetched: FetchedLike, start: int, take: Take) -> Read:
     """Hand the batches with records at ``start`` or behind to ``take``: each with its records, and
     whether its transaction was aborted."""
-    size, newest, number = 0, -1, 0
-    holes: list[UnreadableSpan] = []
-    batches = _in_order(fetched) if fetched.left_out else fetched.batches
+    reading = Reading(start)
+    batches = in_order(fetched)
     dropped = {id(batch) for batch in fetched.left_out}
-    for batch in batches:
+    for number, batch in enumerate(batches, 1):
         header = batch.header
-        number += 1
         if not header.is_control:
-            try:
-                columns = batch.columns(batch.usual_max_size)
-            except CorruptRecordError as error:
-                first = max(start, header.base_offset)
-                hole = UnreadableSpan(first, header.next_offset, str(error), newest, final=True)
-                _add(holes, hole)
-                continue
-            newest = header.max_timestamp
-            if holes:
-                _until(holes, newest)
-            aborted = bool(dropped) and id(batch) in dropped
-            take(batch, columns.since(start) if header.base_offset < start else columns, aborted)
-            size += columns.size
-            if size >= AT_ONCE and number < len(batches):
-                return Read(header.next_offset, header.partition_leader_epoch, holes)
-    return Read(fetched.next_offset, fetched.last_epoch, holes)
+            reading.take(batch, bool(dropped) and id(batch) in dropped, take)
+            if reading.size >= AT_ONCE and number < len(batches):
+                return Read(header.next_offset, header.partition_leader_epoch, reading.holes)
+    return Read(fetched.next_offset, fetched.last_epoch, reading.holes)
 
 
-def _in_order(fetched: FetchedLike) -> list[Batch]:
+def in_order(fetched: FetchedLike) -> Sequence[Batch]:
+    """All batches of a fetch, also those of aborted transactions."""
+    if not fetched.left_out:
+        return fetched.batches
     return sorted((*fetched.batches, *fetched.left_out), key=lambda batch: batch.header.base_offset)
 
 
@@ -89,12 +111,6 @@ def _add(holes: list[UnreadableSpan], hole: UnreadableSpan) -> None:
         holes[-1] = replace(holes[-1], end=hole.end)
     else:
         holes.append(hole)
-
-
-def _until(holes: list[UnreadableSpan], timestamp: int) -> None:
-    """The time of what follows the last hole."""
-    if holes[-1].until < 0:
-        holes[-1] = replace(holes[-1], until=timestamp)
 
 
 def without(
