@@ -1,6 +1,7 @@
 """One broker under load: ours, and Apache Kafka with the same work in the same run.
 
     python bench/broker.py [--quick] [--against-kafka] [--loop asyncio|uvloop] [--json FILE]
+    python bench/broker.py --brokers 2 [--quick]     one broker, and two as a cluster on this host
 
 On a shared machine, compare messages per CPU-second of the broker's processes. Messages and
 megabytes per second are also printed, but are only meaningful on an idle machine. Runs alternate
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.apache_kafka import apache_kafka
+from support.broker_cores import compare
 from support.measure import (
     Running,
     client,
@@ -236,6 +238,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="less work, one round")
     parser.add_argument("--against-kafka", action="store_true", help="Apache Kafka as well")
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
+    parser.add_argument("--brokers", type=int, default=1, help="several on this host, beside one")
     parser.add_argument("--rounds", type=int, default=0, help="1 with --quick, else 2")
     parser.add_argument("--folder", type=Path, help="where data is written")
     parser.add_argument("--json", type=Path, help="write the numbers there")
@@ -244,6 +247,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="tallymark-bench-") as name:
         scratch = Path(name)
         warm_page_cache(scratch, _GB)
+        if args.brokers > 1:
+            found = compare(args.brokers, rounds, scale, scratch, args.loop)
+            print(f"{json.dumps(machine())}\n{found}")
+            return
         own = OwnBroker(scratch / "own", loop=args.loop)
         brokers: dict[str, Running] = {"tallymark": own}
         kafka = apache_kafka(scratch / "kafka") if args.against_kafka else None

@@ -16,9 +16,10 @@ _MAIN: Final = "import sys; from tallymark.cli.main import main; sys.argv[0] = '
 
 
 class OwnBroker(ServerProcess):
-    """One broker without ZooKeeper, its data in ``folder``. ``loop`` is ``asyncio`` or ``uvloop``;
-    ``settings`` are broker settings. ``before`` is Python code that runs in the process first, to
-    compare variants for which there is no setting."""
+    """One broker, its data in ``folder``; without ZooKeeper unless ``settings``, which are broker
+    settings, have a ``zookeeper.connect``. ``loop`` is ``asyncio`` or ``uvloop``. ``before`` is
+    Python code that runs in the process first, to compare variants for which there is no setting.
+    """
 
     product = "the broker"
     stop_seconds = 60.0
@@ -35,6 +36,12 @@ class OwnBroker(ServerProcess):
         self._code = before + (_WITH_UVLOOP if loop == "uvloop" else "") + _MAIN
 
     @property
+    def pid(self) -> int:
+        """The process id of the broker, which must have been started."""
+        assert self._process is not None, "start() first"
+        return self._process.pid
+
+    @property
     def bootstrap_servers(self) -> str:
         """``host:port`` for clients."""
         return self.address
@@ -46,8 +53,10 @@ class OwnBroker(ServerProcess):
 
     def _launch(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-c", self._code, "broker", "--no-zookeeper"]
+        command = [sys.executable, "-c", self._code, "broker"]
         command += ["--port", str(self.port), "--data", str(self.data)]
+        if "zookeeper.connect" not in self._given:
+            command.append("--no-zookeeper")
         for name, value in self._given.items():
             command += ["--set", f"{name}={value}"]
         with (self.folder / "output").open("wb") as output:
