@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -27,11 +27,27 @@ from tallymark.mirror.target.loop_guard import LoopGuard
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch
 from tallymark.mirror.target.target import Target
 from tallymark.protocol.records.batch import Batch, place_batch, split_batches
+from tallymark.protocol.records.compiled import kernel, repartition
 from tallymark.protocol.records.writer import encode_batch
 
 P = ("clicks", 0)
 MANY = 30
 """Records of a batch that is not small."""
+
+
+@pytest.fixture(params=["pure", "compiled"], autouse=True)
+def loops(request: pytest.FixtureRequest) -> Iterator[None]:
+    """New batches are made by decoding, or by the compiled loops."""
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+        repartition.warm()
+        assert kernel.KERNEL.wait(250)
+        assert repartition.KERNEL.wait(250)
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repartition.KERNEL, "_compiled", None)
+        yield
 
 
 @dataclass
@@ -138,6 +154,9 @@ def thinned(offset: int, count: int, kept: Sequence[int]) -> Batch:
 
     class Columns:
         size = whole.header.size
+
+        def timestamp_bounds(self) -> tuple[int, int]:
+            return 0, 0
 
         def records(self) -> list[Any]:
             return records
@@ -458,6 +477,30 @@ def test_more_records_than_there_are_bytes_are_left_out() -> None:
     assert ends.values == numbers(0, 1 + most)
     assert listener.gaps == [("clicks", 0, 1, 1 + most, "corrupt")]
     assert copier.duplicates.count == 2
+
+
+def test_times_that_no_batch_can_hold_are_left_out() -> None:
+    """A client may produce a timestamp beyond 64 bits, as a base and a delta. To encode it for the
+    target failed, which ended the mirror, and again after each start."""
+    ends, listener = Ends(keeps=False, partitions=2), Listener()
+    copier = copier_of(ends, listener)
+    latest = 2**63 - 1
+    early, late = [(b"k", b"v", (), 5), (b"k", b"v", (), 6)], [(b"k", b"v", (), latest)]
+    data = bytearray(encode_batch(early, leader_epoch=0))
+    data[27:35] = latest.to_bytes(8)
+    apart = [(b"k", b"v", (), -10)]
+    batches = [
+        bytes(data),
+        encode_batch(late, base_offset=2, leader_epoch=0),
+        encode_batch(apart, base_offset=3, leader_epoch=0),
+    ]
+    feed(copier, *(split_batches(each)[0] for each in batches))
+    assert listener.gaps == [("clicks", 0, 0, 2, "corrupt")]
+    assert [record.timestamp for one in ends.sent for record in one.batch.records()] == [
+        latest,
+        -10,
+    ]
+    assert len(ends.sent) == 2
 
 
 def test_batches_are_merged_by_what_they_hold_unpacked() -> None:

@@ -53,8 +53,8 @@ def by_the_pure_path(
 
 def same(batches: Sequence[Batch], since: int, *where: Any) -> bool:
     """Whether both copy; the assertions are that they make the same of it."""
-    sizes = [each.usual_max_size for each in batches]
-    found = repartition.KeyedRecords.read(batches, sizes, since)
+    payloads = [repartition.unpack(each, each.usual_max_size) for each in batches]
+    found = repartition.KeyedRecords.read(batches, payloads, since)
     try:
         everything = [one for each in batches for one in each.records()]
     except CorruptRecordError:
@@ -186,7 +186,7 @@ def test_numbers_in_more_bytes_than_they_need_are_left_to_the_pure_path() -> Non
     payload = encode_varint(len(body)) + body
     batch = batch_of(Random(1), payload, 1, 0)
     assert batch.records()[0].headers == (("tm", None),)
-    found = repartition.KeyedRecords.read([batch], [1000], 0)
+    found = repartition.KeyedRecords.read([batch], [payload], 0)
     assert found is not None
     assert found.batches(2, 0, "none") is None
 

@@ -2,9 +2,9 @@
 
 A batch is copied *whole*, without decompressing it, where that is the same as copying its records:
 it is dense (:func:`~tallymark.protocol.records.rebatch.is_dense`) and the target keeps its
-partition. Otherwise the mirror decodes its records and encodes new batches (:mod:`.recoding`). That
-is the case where the key decides the partition, where compaction has left gaps, where only a part
-of the batch is to be copied, and where batches are so small that sending each of them costs more.
+partition. Otherwise the mirror writes its records to new batches (:mod:`.gathered`). That is the
+case where the key decides the partition, where compaction has left gaps, where only a part of the
+batch is to be copied, and where batches are so small that sending each of them costs more.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from __future__ import annotations
 import queue
 import time
 from collections import deque
-from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from tallymark.client.core.partition_layout import Layout
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
 from tallymark.mirror.copying.duplicate_bound import DuplicateBound
 from tallymark.mirror.copying.gap_reports import GapReports
+from tallymark.mirror.copying.gathered import DecodedRecords, Gathered, LoopsOnDemand
 from tallymark.mirror.copying.merging import gather, is_absurd, mergeable
 from tallymark.mirror.copying.pending_range import PendingRange
-from tallymark.mirror.copying.recoding import gaps_of, ranges_of, recode
+from tallymark.mirror.copying.recoding import gaps_of, ranges_of
 from tallymark.mirror.copying.topics import TargetTopics
 from tallymark.mirror.corruption import UnfitBatchError
 from tallymark.mirror.observer import ObserverChain
@@ -31,7 +31,6 @@ from tallymark.mirror.source.source import Source, SourceBatch
 from tallymark.mirror.target.loop_guard import LoopGuard
 from tallymark.mirror.target.ready_batch import Origin, ReadyBatch, Settled
 from tallymark.mirror.target.target import Target
-from tallymark.protocol.records.batch import Record
 from tallymark.protocol.records.rebatch import is_dense
 
 _POLL_SECONDS: Final = 0.05
@@ -77,6 +76,7 @@ class Copier:
         self._source_id = source_id
         self._target_id = target_id
         self._settled: _Settlements = queue.SimpleQueue()
+        self._loops = LoopsOnDemand()
 
     def copy(self, waiting: deque[SourceBatch]) -> bool:
         """Send the first batch, and small ones behind it, unless this run has sent it already.
@@ -121,23 +121,22 @@ class Copier:
         if not whole or self._copy_of(partition).next != first:
             self._topics.is_compacted(piece.topic)  # before anything is sent, since it may fail
         try:
-            found = gather([one.batch for one in pieces], whole)
+            found = gather([one.batch for one in pieces], whole, first, decoded=alone)
         except CorruptRecordError as error:
             self._leave_out(partition, piece, first, str(error))
             waiting.popleft()
             return True
+        taken = 1
         if found is None:
-            found = [[]]
             self._send_whole(partition, piece, layout, origin)
         else:
-            records = [record for some in found for record in some if record.offset >= first]
-            last = pieces[len(found) - 1]
-            for record in records[:-1] if alone else ():
-                self._send_recoded(partition, [record], last, record.offset + 1, layout, origin)
-            rest = records[-1:] if alone else records
+            records, taken = found
+            last = pieces[taken - 1]
+            if alone and isinstance(records, DecodedRecords):
+                records = self._send_one_by_one(partition, records, last, layout, origin)
             end = last.batch.header.next_offset
-            self._send_recoded(partition, rest, last, end, layout, origin)
-        for _ in found:
+            self._send_recoded(partition, records, last, end, layout, origin)
+        for _ in range(taken):
             waiting.popleft()
         return True
 
@@ -236,10 +235,24 @@ class Copier:
         batch = ReadyBatch(layout.name, partition[1], piece.batch, origin, self._callback(pending))
         self._hand_over(pending, [batch], header.partition_leader_epoch)
 
+    def _send_one_by_one(
+        self,
+        partition: Partition,
+        records: DecodedRecords,
+        piece: SourceBatch,
+        layout: Layout,
+        origin: Origin,
+    ) -> DecodedRecords:
+        """All but the last, which is returned."""
+        for record in records.records[:-1]:
+            one = DecodedRecords([record])
+            self._send_recoded(partition, one, piece, record.offset + 1, layout, origin)
+        return DecodedRecords(records.records[-1:])
+
     def _send_recoded(
         self,
         partition: Partition,
-        records: Sequence[Record],
+        records: Gathered,
         piece: SourceBatch,
         end: int,
         layout: Layout,
@@ -249,25 +262,27 @@ class Copier:
         come from."""
         last = piece.batch.header
         copy = self._copy_of(partition)
-        holes = gaps_of(records, copy.next, end)
-        if not records:
+        offsets = records.offsets
+        holes = gaps_of(offsets, copy.next, end)
+        if not offsets:
             copy.passed(end, last.partition_leader_epoch)
         else:
             pending = PendingRange(
                 partition,
                 copy,
-                first=records[0].offset,
+                first=offsets[0],
                 end=end,
-                oldest=min(record.timestamp for record in records),
-                ranges=ranges_of(records),
-                records=len(records),
+                oldest=records.oldest,
+                ranges=ranges_of(offsets),
+                records=len(offsets),
             )
             on_settled = self._callback(pending)
             batches = [
                 ReadyBatch(layout.name, number, batch, origin, on_settled)
-                for number, batch in recode(records, layout, partition[1], last.codec)
+                for number, batch in records.batches(layout, partition[1], last.codec)
             ]
             self._hand_over(pending, batches, last.partition_leader_epoch)
+            self._loops.note(len(offsets))
         for gap in holes:  # after sending: what fails before is tried again
             self._gaps.report(partition, *gap)
 

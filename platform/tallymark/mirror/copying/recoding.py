@@ -24,25 +24,25 @@ def recode(
         yield number, batch_of(some, codec)
 
 
-def ranges_of(records: Sequence[Record]) -> list[Range]:
-    """The offsets of the records (one at least), as ranges."""
-    first = last = records[0].offset
-    if records[-1].offset - first == len(records) - 1:
-        return [(first, records[-1].offset)]
+def ranges_of(offsets: Sequence[int]) -> list[Range]:
+    """The offsets (one at least), as ranges."""
+    first = last = offsets[0]
+    if offsets[-1] - first == len(offsets) - 1:
+        return [(first, offsets[-1])]
     found: list[Range] = []
-    for record in records[1:]:
-        if record.offset != last + 1:
+    for offset in offsets[1:]:
+        if offset != last + 1:
             found.append((first, last))
-            first = record.offset
-        last = record.offset
+            first = offset
+        last = offset
     return [*found, (first, last)]
 
 
-def gaps_of(records: Sequence[Record], start: int, end: int) -> list[tuple[int, int]]:
-    """The parts of [``start``, ``end``) without a record, as [first, next) each; ``start`` UNKNOWN:
-    from the first record on."""
+def gaps_of(offsets: Sequence[int], start: int, end: int) -> list[tuple[int, int]]:
+    """The parts of [``start``, ``end``) that are not among the ``offsets``, as [first, next) each;
+    ``start`` UNKNOWN: from the first of them on."""
     at, found = start, list[tuple[int, int]]()
-    for first, last in ranges_of(records) if records else ():
+    for first, last in ranges_of(offsets) if offsets else ():
         if at not in (UNKNOWN, first):
             found.append((at, first))
         at = last + 1

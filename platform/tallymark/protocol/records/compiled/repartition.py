@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tallymark.errors import CorruptRecordError
 from tallymark.jit.kernel import Kernel
 from tallymark.protocol.records.batch import HEADER_SIZE, Batch, split_batches
 from tallymark.protocol.records.compiled import kernel as reading
@@ -101,16 +100,12 @@ class KeyedRecords:
 
     @classmethod
     def read(
-        cls, batches: Sequence[Batch], sizes: Sequence[int], since: int
+        cls, batches: Sequence[Batch], payloads: Sequence[Buffer], since: int
     ) -> KeyedRecords | None:
-        """The records of the ``batches`` with offsets from ``since`` on. ``sizes``: what each may
-        decompress to. None where the pure path must read them: a batch does not decompress, or is
-        broken, or has numbers beyond 64 bits."""
+        """The records of the ``batches`` with offsets from ``since`` on; ``payloads`` are these
+        batches' records, decompressed (:func:`unpack`). None where the pure path must read them: a
+        batch is broken, or has numbers beyond 64 bits."""
         headers = [batch.header for batch in batches]
-        try:
-            payloads = [_payload(*each) for each in zip(batches, sizes, strict=True)]
-        except CorruptRecordError:
-            return None
         table = reading.batch_table(len(batches))
         end = 0
         for row, header, payload in zip(table, headers, payloads, strict=True):
@@ -136,6 +131,14 @@ class KeyedRecords:
         import numpy as np
 
         return int(np.min(self._columns[TIMESTAMP, : self._count][self._is_copied]))
+
+    def timestamp_bounds(self) -> tuple[int, int]:
+        """The least and the greatest timestamp of the batches' records, also of those before; twice
+        0 where there is none."""
+        import numpy as np
+
+        timestamps = self._columns[TIMESTAMP, : self._count]
+        return (int(np.min(timestamps)), int(np.max(timestamps))) if self._count else (0, 0)
 
     def batches(
         self, partitions: int, keyless: int, codec: str
@@ -163,7 +166,9 @@ class KeyedRecords:
         return _built(memoryview(out), chosen, parts, codec)
 
 
-def _payload(batch: Batch, max_size: int) -> Buffer:
+def unpack(batch: Batch, max_size: int) -> Buffer:
+    """The batch's records, decompressed to at most ``max_size`` bytes; a view of the batch where it
+    is not compressed. Raises CorruptRecordError."""
     payload = batch.data[HEADER_SIZE:]
     codec = batch.header.attributes & _CODEC_MASK
     return decompress(CODECS[codec], payload, max_size) if codec else payload
