@@ -67,7 +67,8 @@ def tallymark(job: Job, value: bytes) -> tuple[Callable[[], None], Callable[[], 
 
 
 def confluent(job: Job, value: bytes) -> tuple[Callable[[], None], Callable[[], None]]:
-    """confluent-kafka; ``how`` says whether the application has a delivery callback."""
+    """confluent-kafka; ``how`` says whether the application has a delivery callback, or wants to
+    hear of errors only."""
     from confluent_kafka import Producer
 
     from tallymark_audit import audited
@@ -77,6 +78,7 @@ def confluent(job: Job, value: bytes) -> tuple[Callable[[], None], Callable[[], 
         "linger.ms": 5,
         "enable.idempotence": True,
         "queue.buffering.max.messages": 200_000,
+        "delivery.report.only.error": job["how"] == "only errors",
     }
     producer: Any = Producer(config)
     if job["audit"]:

@@ -142,7 +142,7 @@ def _framed(columns: Columns, length: int) -> bytes | None:
         return None
     most = next(most for most in _FRAMES if count <= most)
     if running is None:
-        parts = list(_frame(most, length, 0, VARINT[0], 1)[: 2 * count])
+        parts = _frame(most, length, 0, VARINT[0], 1)[: 2 * count]
         parts[1::2] = columns.values  # type: ignore[assignment] # none of them is None here
         parts.append(VARINT[0])
         return b"".join(parts)
@@ -153,7 +153,7 @@ def _framed(columns: Columns, length: int) -> bytes | None:
     after = upper + running.suffix
     size = len(running.prefix) + len(sequences[0]) + len(after)
     before = b"".join((VARINT[1], running.key, VARINT[size], running.prefix))
-    parts = list(_frame(most, length, len(before) + len(sequences[0]), after, 3)[: 4 * count])
+    parts = _frame(most, length, len(before) + len(sequences[0]), after, 3)[: 4 * count]
     parts[1::4] = columns.values  # type: ignore[assignment] # none of them is None here
     parts[2::4] = [before] * count
     parts[3::4] = sequences
@@ -162,17 +162,26 @@ def _framed(columns: Columns, length: int) -> bytes | None:
 
 
 @lru_cache(maxsize=32)
-def _frame(count: int, length: int, stamp: int, end: bytes, gaps: int) -> tuple[Buffer, ...]:
+def _frame(count: int, length: int, stamp: int, end: bytes, gaps: int) -> list[Buffer]:
     """Of each record what stands before its value, with the ``end`` of the one before it, and
-    ``gaps`` for the rest: ``length`` bytes of value, ``stamp`` bytes, ``end``."""
+    ``gaps`` for the rest: ``length`` bytes of value, ``stamp`` bytes, ``end``. Not to be changed:
+    take a part of it, which as a list is copied once."""
+    parts: list[Buffer] = [b""] * (count * (1 + gaps))
+    leads = _leads(count, length, stamp + len(end))
+    parts[:: 1 + gaps] = [end + lead for lead in leads] if end else leads
+    parts[0] = leads[0]
+    return parts
+
+
+@lru_cache(maxsize=32)
+def _leads(count: int, length: int, rest: int) -> tuple[bytes, ...]:
+    """Of each record what stands before its value: ``length`` bytes of value, ``rest`` behind it.
+    Stamps change the end of the records before after 16,384 sequences, but not this."""
     middle = _NULL + VARINT[length]
-    fixed = 2 + len(middle) + length + stamp + len(end)
-    parts: list[Buffer] = []
-    for offset in VARINT[:count]:
-        parts.append(end + VARINT[fixed + len(offset)] + b"\0\0" + offset + middle)
-        parts += (b"",) * gaps
-    parts[0] = parts[0][len(end) :]
-    return tuple(parts)
+    fixed = 2 + len(middle) + length + rest
+    return tuple(
+        VARINT[fixed + len(offset)] + b"\0\0" + offset + middle for offset in VARINT[:count]
+    )
 
 
 # --- runs -----------------------------------------------------------------------------------
