@@ -21,7 +21,7 @@ import numpy as np
 from hostile_records import BASES, records
 
 from tallymark.protocol.records.batch import encode_batch
-from tallymark.protocol.records.compiled import kernel, layout, repartition
+from tallymark.protocol.records.compiled import checking, kernel, layout, repartition
 from tallymark.protocol.records.compiled.repartition_loop import PART_AT, PART_FIELDS
 
 PAGES: Final = 64
@@ -85,11 +85,13 @@ def copy_by_key(random: Random, array: Any, columns: kernel.IntArray, out: Guard
 def main(what: str) -> None:
     kernel.warm()
     repartition.warm()
+    checking.warm()
+    assert checking.KERNEL.wait(250)
     assert kernel.KERNEL.wait(250)
     assert repartition.KERNEL.wait(250)
     data, columns, batches, out = Guarded(), Guarded(), Guarded(), Guarded()
     read_one, read_batches = kernel.KERNEL["read_one"], kernel.KERNEL["read_batches"]
-    find_batches = kernel.KERNEL["find_batches"]
+    find_batches, check_records = kernel.KERNEL["find_batches"], checking.KERNEL["check_records"]
     if what == "outside":
         ctypes.string_at(data.bytes(b"x", True).ctypes.data, 2)
     whole = copied = 0
@@ -98,6 +100,7 @@ def main(what: str) -> None:
         payload, count = records(random)
         at_end = seed % 2 == 0
         array = data.bytes(payload, at_end)
+        check_records(array, count, count + random.randrange(-1, 9))
         room = max(0, min(count, 200))
         table = columns.table(layout.COLUMNS, room)
         wrong = read_one(array, count, 0, random.choice(BASES), 0, False, table)

@@ -6,6 +6,7 @@ import json
 import os
 import tracemalloc
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import crc32c
@@ -21,7 +22,23 @@ from tallymark.log.disk.start_offsets import StartOffsets
 from tallymark.log.progress import Progress
 from tallymark.log.verify.verify import LogReport, Surroundings, verify_log
 from tallymark.protocol.records.batch import encode_batch, place_batch
+from tallymark.protocol.records.compiled import checking
 from tallymark.testing.memory_files import MemoryFiles
+
+
+@pytest.fixture(params=["pure", "compiled"], autouse=True)
+def loops(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Records are checked by the walk, or first by the compiled loop."""
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+        checking.warm()
+        assert checking.KERNEL.wait(250)
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checking.KERNEL, "_compiled", None)
+        yield
+
 
 FOLDER = "/d/orders-0"
 KEY = LogKey("orders", 0)

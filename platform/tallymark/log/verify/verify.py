@@ -28,6 +28,7 @@ from tallymark.log.verify.chain import Chain
 from tallymark.log.verify.indexes import IndexCheck
 from tallymark.protocol.records.batch import HEADER_SIZE, Batch
 from tallymark.protocol.records.check import check_count, check_records, greatest_delta
+from tallymark.protocol.records.compiled import checking
 from tallymark.protocol.records.compression import decompress
 from tallymark.protocol.schema import Buffer
 
@@ -227,12 +228,22 @@ def _records(batch: Batch) -> list[str]:
     payload: Buffer = batch.data[HEADER_SIZE:]
     try:
         payload = decompress(header.codec, payload, batch.usual_max_size)
-        check_count("none", len(payload), header.record_count)
-        check_records(payload, header.record_count, header.last_offset_delta)
+        greatest = _greatest_delta(payload, header.record_count, header.last_offset_delta)
     except CorruptRecordError as error:
         return [f"its records cannot be read: {error}"]
     if header.record_count and not header.is_log_append_time:
-        greatest = header.base_timestamp + greatest_delta(payload, header.record_count)
-        if greatest > header.max_timestamp:
-            return [f"a record has the timestamp {greatest}, above {header.max_timestamp}"]
+        latest = header.base_timestamp + greatest
+        if latest > header.max_timestamp:
+            return [f"a record has the timestamp {latest}, above {header.max_timestamp}"]
     return []
+
+
+def _greatest_delta(payload: Buffer, count: int, last_delta: int) -> int:
+    """The greatest timestamp delta of the records. Raises CorruptRecordError."""
+    if checking.ready():
+        greatest = checking.greatest_if_whole(payload, count, last_delta)
+        if greatest is not None:
+            return greatest
+    check_count("none", len(payload), count)
+    check_records(payload, count, last_delta)
+    return greatest_delta(payload, count)
