@@ -55,7 +55,7 @@ class SeenRun:
     malformed: int = 0
     skewed: int = 0
     aborted: bool = False
-    latency: sketches.Sketch = field(default_factory=sketches.Sketch)
+    latency: sketches.Sketch = field(default_factory=sketches.empty)
     blocks: tuple[Block, ...] = ()
 
     @property

@@ -23,6 +23,11 @@ Sketch = dict[int, int]
 """Count by bucket."""
 
 
+def empty() -> Sketch:
+    """Without a value: a function, since a call of the type takes five times as long."""
+    return {}
+
+
 def bucket_of(value: float) -> int:
     """The bucket of a value, in the unit the sketch is kept in (ms here)."""
     if value <= 1:
@@ -45,9 +50,14 @@ def merged(sketches: Iterable[Mapping[int, int]]) -> Sketch:
     """All of them in one."""
     whole: Sketch = {}
     for sketch in sketches:
-        for bucket, count in sketch.items():
-            whole[bucket] = whole.get(bucket, 0) + count
+        merge_into(whole, sketch)
     return whole
+
+
+def merge_into(sketch: Sketch, more: Mapping[int, int]) -> None:
+    """Add what another one counted."""
+    for bucket, count in more.items():
+        sketch[bucket] = sketch.get(bucket, 0) + count
 
 
 def quantile(sketch: Mapping[int, int], share: float) -> float | None:

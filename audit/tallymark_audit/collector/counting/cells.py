@@ -9,7 +9,7 @@ from typing import Final
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import CellKey, Copy, merge_blocks
 from tallymark_audit.model.hashing import MASK, fingerprint
-from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.ranges import GrowingRanges, RangeSet
 from tallymark_audit.model.record_runs import SeenRun
 from tallymark_audit.model.sides import Observation
 
@@ -44,15 +44,17 @@ class CellCounter:
         "min_timestamp",
         "ranges",
         "skewed",
+        "stamped",
     )  # fmt: skip
 
     def __init__(self, before: Observation, max_ranges: int) -> None:
         self.before = before
+        self.stamped = before.key.stamped
         self.detached = before.detached
         self.max_ranges = max_ranges
         self.count = before.count
         self.bytes = before.bytes
-        self.ranges = before.ranges
+        self.ranges = GrowingRanges(before.ranges)
         self.aborted = before.aborted
         self.fingerprint = before.fingerprint
         self.blocks = before.blocks
@@ -69,12 +71,14 @@ class CellCounter:
         """Count a run that was read from ``partition``. What was aborted is kept apart."""
         if not self.detached and (self.first_offset < 0 or run.offset < self.first_offset):
             self.first_offset = run.offset
-        self.last_offset = max(self.last_offset, run.last_offset)
+        last_offset = run.offset + run.count - 1
+        if last_offset > self.last_offset:
+            self.last_offset = last_offset
         if run.aborted:
-            if self.before.key.stamped and len(self.aborted.ranges) < self.max_ranges:
+            if self.stamped and len(self.aborted.ranges) < self.max_ranges:
                 self.aborted = self.aborted.add(run.first, run.last)
             return
-        if self.before.key.stamped:
+        if self.stamped:
             self._add_sequences(run, partition)
         self.count += run.count
         self.bytes += run.bytes
@@ -82,22 +86,25 @@ class CellCounter:
         self.skewed += run.skewed
         if self.min_timestamp < 0 or 0 <= run.min_timestamp < self.min_timestamp:
             self.min_timestamp = run.min_timestamp
-        self.max_timestamp = max(self.max_timestamp, run.max_timestamp)
-        self.blocks = merge_blocks(self.blocks, run.blocks)
+        if run.max_timestamp > self.max_timestamp:
+            self.max_timestamp = run.max_timestamp
+        if run.blocks:
+            self.blocks = merge_blocks(self.blocks, run.blocks)
         if run.latency:
-            self.latency = sketches.merged((self.latency, run.latency))
+            sketches.merge_into(self.latency, run.latency)
 
     def _add_sequences(self, run: SeenRun, partition: int) -> None:
         if self.fingerprint is not None:
             self.fingerprint = self.fingerprint + _hash(run) & MASK
             return
-        if self.ranges and run.first <= self.ranges.last:
-            again = self.ranges & RangeSet.single(run.first, run.last)
+        first, last, ranges = run.first, run.first + run.count - 1, self.ranges
+        again = ranges.among(first, last)
+        if again:
             room = MAX_COPIES - len(self.copies)
             self.copies += islice(_copies(again, run, partition), max(0, room))
-        self.ranges = self.ranges.add(run.first, run.last)
-        if len(self.ranges.ranges) > self.max_ranges:
-            self.fingerprint, self.ranges = fingerprint(self.ranges), EMPTY
+        ranges.add(first, last)
+        if len(ranges) > self.max_ranges:
+            self.fingerprint, self.ranges = fingerprint(ranges.frozen()), GrowingRanges()
 
     def observation(self) -> Observation:
         """The cell as counted now."""
@@ -105,7 +112,7 @@ class CellCounter:
             key=self.before.key,
             count=self.count,
             bytes=self.bytes,
-            ranges=self.ranges,
+            ranges=self.ranges.frozen(),
             copies=tuple(self.copies),
             aborted=self.aborted,
             fingerprint=self.fingerprint,

@@ -28,8 +28,7 @@ class Lateness:
             ahead = run.max_timestamp > rules.seen_at
             if not (ahead or run.skewed or run.aborted or run.key.instance in rules.exempt):
                 day = rules.seen_at - rules.seen_at % DAY_MS
-                known = self.seen.get((topic, day), {})
-                self.seen[topic, day] = sketches.merged((known, run.latency))
+                sketches.merge_into(self.seen.setdefault((topic, day), {}), run.latency)
 
     def clear(self) -> None:
         """It is stored."""

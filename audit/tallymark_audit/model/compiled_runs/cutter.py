@@ -18,7 +18,7 @@ from tallymark.protocol.records.compiled.layout import SCRATCH
 from tallymark.protocol.schema import Buffer
 from tallymark_audit.model.cells import Block, CellKey
 from tallymark_audit.model.compiled_runs import kernel
-from tallymark_audit.model.compiled_runs.layout import BATCH
+from tallymark_audit.model.compiled_runs.layout import BATCH, COUNT
 from tallymark_audit.model.hashing import MASK
 from tallymark_audit.model.record_runs import MAX_TIMESTAMP, Rules, SeenRun
 
@@ -104,60 +104,50 @@ class RunCutter:
         place: tuple[str, int],
         rules: Rules,
     ) -> tuple[list[SeenRun], Sequence[int]]:
-        (topic, partition), exempt = place, rules.exempt
-        sources = memoryview(read.data), memoryview(read.scratch)
-        numbers = runs[:, BATCH]
-        made: list[SeenRun] = []
-        for scratch, row in zip(
-            read.batches[numbers, SCRATCH].tolist(), runs.tolist(), strict=True
-        ):
-            (
-                _, _, count, offset, window, stamp, size, server, number, origin, sequence,
-                total, earliest, latest, skewed, sketch, some, block, several,
-            ) = row  # fmt: skip
-            source, end, raw = sources[scratch], stamp + size, None
+        (topic, partition), exempt, made = place, rules.exempt, list[SeenRun]()
+        sources = _sliceable(read.data), _sliceable(read.scratch)
+        numbers: list[int] = runs[:, BATCH].tolist()
+        scratches = read.batches[numbers, SCRATCH].tolist()
+        columns: list[list[int]] = runs[:, COUNT:].T.tolist()
+        for (
+            scratch, count, offset, window, stamp, size, server, number, origin, sequence,
+            total, earliest, latest, skewed, sketch, some, block, several,
+        ) in zip(scratches, *columns, strict=True):  # fmt: skip
+            source, raw = sources[scratch], None
             if server >= 0:
-                identity = bytes(source[stamp:number]), bytes(source[server:end])
+                identity = source[stamp:number], source[server : stamp + size]
                 key = _stamped(topic, origin, window, *identity)
-                if skewed and key.instance in exempt:
-                    skewed = 0
             else:
-                key = _unstamped(topic, partition, window)
-                if skewed and "" in exempt:
-                    skewed = 0
+                key = CellKey(topic, partition, window, "", "")
                 if size >= 0:
-                    raw = bytes(source[stamp:end])
-            made.append(
-                SeenRun(
-                    key,
-                    sequence,
-                    offset,
-                    raw,
-                    count,
-                    total,
-                    max(-1, earliest),
-                    max(-1, latest),
-                    0 if raw is None else count,
-                    skewed,
-                    False,
-                    dict(sketches[sketch : sketch + some]),
-                    tuple(
-                        Block(at, records, hashed & MASK)
-                        for at, records, hashed in blocks[block : block + several]
-                    )
-                    if blocks
-                    else (),
+                    raw = bytes(source[stamp : stamp + size])
+            run = SeenRun(key, sequence, offset, raw, count, total)
+            run.min_timestamp, run.max_timestamp = max(-1, earliest), max(-1, latest)
+            if raw is not None:
+                run.malformed = count
+            if skewed and key.instance not in exempt:
+                run.skewed = skewed
+            if sketches and some:
+                run.latency = dict(sketches[sketch : sketch + some])
+            if blocks and several:
+                run.blocks = tuple(
+                    Block(at, records, hashed & MASK)
+                    for at, records, hashed in blocks[block : block + several]
                 )
-            )
-        return made, numbers.tolist()
+            made.append(run)
+        return made, numbers
+
+
+def _sliceable(data: Buffer) -> bytes | memoryview:
+    """A buffer whose slices can be keys of a dict, and cost little."""
+    return data if isinstance(data, bytes) else memoryview(data).toreadonly()
+
+
+def _stamped(topic: str, partition: int, window: int, head: Buffer, server: Buffer) -> CellKey:
+    """``head``: the stamp up to the sequence."""
+    return _cell(topic, partition, window, bytes(head), bytes(server))
 
 
 @lru_cache(maxsize=8192)
-def _stamped(topic: str, partition: int, window: int, head: bytes, server: bytes) -> CellKey:
-    """``head``: the stamp up to the sequence."""
+def _cell(topic: str, partition: int, window: int, head: bytes, server: bytes) -> CellKey:
     return CellKey(topic, partition, window, server.decode(), head[_INSTANCE].hex())
-
-
-@lru_cache(maxsize=1024)
-def _unstamped(topic: str, partition: int, window: int) -> CellKey:
-    return CellKey(topic, partition, window, "", "")
