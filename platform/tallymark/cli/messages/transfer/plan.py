@@ -71,6 +71,7 @@ Counts = dict[int, int]
 
 _NUMBERS = struct.Struct(">qqi")
 _LENGTH = struct.Struct(">i")
+_NULL = _LENGTH.pack(-1)
 
 
 @dataclass(slots=True)
@@ -130,15 +131,16 @@ class Totals:
 def _checksum(record: Exported, before: int) -> int:
     """Over the offset, time and number of headers, then the lengths (-1: null) and bytes of key,
     value, and each header's name and value."""
-    crc = zlib.crc32(_NUMBERS.pack(record.offset, record.timestamp, len(record.headers)), before)
+    found = [_NUMBERS.pack(record.offset, record.timestamp, len(record.headers))]
     pieces = [record.key, record.value]
     for name, value in record.headers:
         pieces += (name.encode("utf-8", "surrogateescape"), value)
     for piece in pieces:
-        crc = zlib.crc32(_LENGTH.pack(-1 if piece is None else len(piece)), crc)
-        if piece:
-            crc = zlib.crc32(piece, crc)
-    return crc
+        if piece is None:
+            found.append(_NULL)
+        else:
+            found += (_LENGTH.pack(len(piece)), piece)
+    return zlib.crc32(b"".join(found), before)
 
 
 def one_line(document: Mapping[str, Any]) -> bytes:
