@@ -3,7 +3,8 @@
 The brokers are Tallymark, Apache Kafka, ActiveMQ, RabbitMQ and NATS JetStream.
 
     python bench/paper.py [--messages N] [--python-messages N] [--only tallymark,rabbitmq]
-                          [--languages java,python] [--warm N] [--charts FOLDER] [--json FILE]
+                          [--languages java,python] [--single-share 0.2] [--warm N]
+                          [--charts FOLDER] [--json FILE]
 
 `make paper` installs the other brokers and clients first. One producer, then one consumer, with
 each product's Java client and with its Python client (a tenth of the messages, as these are
@@ -81,6 +82,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--messages", type=int, default=_PAPER, help="through each Java client")
     parser.add_argument("--python-messages", type=int, help="default: a tenth of --messages")
+    parser.add_argument(
+        "--single-share", type=float, default=1.0, help="of the messages, in batches of one"
+    )
     parser.add_argument("--only", default=_ALL, help=f"some of {_ALL}")
     parser.add_argument("--languages", default="java,python", help="some of java,python")
     parser.add_argument("--warm", type=int, default=20_000, help="messages before each run")
@@ -96,7 +100,9 @@ def main() -> None:
     except UserError as error:
         java = []
         print(f"without the Java clients: {error}")
-    found = run_all(list(planned(products, counts)), java, args.warm, args.folder)
+    found = run_all(
+        list(planned(products, counts, args.single_share)), java, args.warm, args.folder
+    )
     facts = {**machine(), "size": SIZE, "warm": args.warm}
     print(f"{json.dumps(facts)}\n{tables(found)}")
     if args.charts:

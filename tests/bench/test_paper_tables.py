@@ -60,6 +60,11 @@ def test_products_take_turns() -> None:
     }
 
 
+def test_batches_of_one_message_may_have_a_share_of_the_messages() -> None:
+    counts = {run.batch: run.count for run in planned(PRODUCTS[:3], {"java": 1000}, 0.2)}
+    assert counts == {1: 200, 50: 1000, 0: 1000}
+
+
 def test_a_run_that_lost_a_message_is_an_error() -> None:
     run = Run(PRODUCTS[0], "java", 50, 10)
     check_count(run, "consume", {"messages": 10, "bytes": 2000})

@@ -24,7 +24,8 @@ from support.paper.message_queues import (
 from support.paper.meter import PREFETCH, SURPLUS_SECONDS, Job, Meter, run_client
 from support.paper.nats_client import nats_consume, nats_produce
 
-_LINGER_MS: Final = 5
+_LINGER_MS: Final = 50
+"""Long enough that batches are full on a busy machine, too."""
 _PATIENCE: Final = 60.0
 
 

@@ -100,13 +100,18 @@ class CountError(RuntimeError):
     """Not as many messages were consumed as were sent."""
 
 
-def planned(products: tuple[Product, ...], counts: dict[str, int]) -> Iterator[Run]:
-    """All runs; the products take turns. ``counts`` are messages by language."""
+def planned(
+    products: tuple[Product, ...], counts: dict[str, int], single: float = 1.0
+) -> Iterator[Run]:
+    """All runs; the products take turns. ``counts`` are messages by language, of which runs in
+    batches of one message send the share ``single``."""
     for language, count in counts.items():
         for place in range(2):
             for product in products:
                 if place < len(product.batches):
-                    yield Run(product, language, product.batches[place], count)
+                    batch = product.batches[place]
+                    share = single if batch == 1 else 1.0
+                    yield Run(product, language, batch, max(1, int(count * share)))
 
 
 def measure(run: Run, folder: Path, java: list[str], warm: int) -> list[Measured]:

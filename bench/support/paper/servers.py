@@ -183,7 +183,7 @@ class NatsJetStream(PeerServer):
         if found is None:
             raise NotInstalledError("NATS is not installed", _INSTALL)
         self.data.mkdir(parents=True)
-        # By default it takes no more than a share of the free disk for streams.
+        # By default it takes only a share of the free disk for streams.
         settings = self.folder / "nats.conf"
         settings.write_text(
             f'listen: "{self.address}"\n'

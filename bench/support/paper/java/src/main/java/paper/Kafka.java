@@ -14,6 +14,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Apache Kafka's client, one partition, acks=1 without idempotence: as close to the paper as acks are. */
 final class Kafka implements Client {
+    /** Long enough that batches are full on a busy machine, too. */
+    private static final int LINGER_MS = 50;
+    /** Bytes of a batch before its records, of a record beside its value: at most, and as estimated. */
     private static final int HEAD = 61;
     private static final int RECORD = 11;
     private static final int LARGEST_RECORD = 21;
@@ -31,7 +34,7 @@ final class Kafka implements Client {
                 : HEAD + (job.batch() - 1) * (job.size() + RECORD) + job.size() + LARGEST_RECORD + 4;
         Map<String, Object> settings = Map.of(
                 "bootstrap.servers", servers, "acks", "1", "enable.idempotence", false,
-                "linger.ms", job.batch() == 1 ? 0 : 5, "batch.size", bytes,
+                "linger.ms", job.batch() == 1 ? 0 : LINGER_MS, "batch.size", bytes,
                 "buffer.memory", 16L << 20, "max.in.flight.requests.per.connection", 5);
         AtomicReference<Exception> failure = new AtomicReference<>();
         byte[] value = job.value();
