@@ -65,12 +65,15 @@ def run_all(runs: Sequence[Run], java: list[str], warm: int, folder: Path | None
 def charts(found: Sequence[Measured]) -> dict[str, str]:
     """The charts by file name: rates of the Java clients, as in the paper's figures 4 and 5."""
     made = {}
+    names = [each.name for each in PRODUCTS]
+    # The chart has colours in this order.
+    ordered = sorted(found, key=lambda each: (names.index(each.product), -each.batch))
     for job, title in _TITLES.items():
         lines = {
             f"{each.product}{f', batch {each.batch}' if each.batch else ''}": rates(
                 each.marks, each.messages, SIZE
             )
-            for each in found
+            for each in ordered
             if each.job == job and each.language == "java"
         }
         title = f"{title}, messages of {SIZE} bytes"

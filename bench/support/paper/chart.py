@@ -16,9 +16,12 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 220, 48, 52
 _INNER_WIDTH: Final = _WIDTH - _LEFT - _RIGHT
 _INNER_HEIGHT: Final = _HEIGHT - _TOP - _BOTTOM
 _LABEL_GAP: Final = 16
-# Okabe and Ito's colours: also people who see few colours tell them apart. Dashes help, too.
-_COLOURS: Final = ("#0072b2", "#56b4e9", "#000000", "#999999", "#d55e00", "#009e73", "#cc79a7")
-_DASHES: Final = ("", "7 4", "", "7 4", "", "", "")
+# Okabe and Ito's colours: also people who see few colours tell them apart. The same colour with
+# dashes is the same product with other batches.
+_STYLES: Final = (
+    *(("#0072b2", ""), ("#0072b2", "7 4"), ("#000000", ""), ("#000000", "7 4")),
+    *(("#d55e00", ""), ("#009e73", ""), ("#cc79a7", "")),
+)
 
 
 def rates(marks: Sequence[float], messages: int, size: int) -> list[tuple[float, float]]:
@@ -54,7 +57,7 @@ def line_chart(title: str, x_name: str, y_name: str, lines: Mapping[str, Points]
         _text(_LEFT, 26, title, size=16),
         *_grid(low, high, right, place),
         _text(_LEFT + _INNER_WIDTH / 2, _HEIGHT - 12, x_name, "middle"),
-        _text(_LEFT - 64, _TOP - 8, y_name),
+        _text(_LEFT - 64, _TOP - 14, y_name),
         *(_line(number, line) for number, line in enumerate(drawn)),
         *_labels(list(shown), drawn),
         "</svg>",
@@ -79,12 +82,9 @@ def _grid(low: int, high: int, right: float, place: Place) -> Iterator[str]:
 
 def _line(number: int, points: Points) -> str:
     where = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    dash = _DASHES[number % len(_DASHES)]
+    colour, dash = _STYLES[number % len(_STYLES)]
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    return (
-        f'<polyline points="{where}" fill="none" stroke="{_COLOURS[number % len(_COLOURS)]}" '
-        f'stroke-width="2"{dashes}/>'
-    )
+    return f'<polyline points="{where}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>'
 
 
 def _labels(names: Sequence[str], drawn: Sequence[Points]) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _labels(names: Sequence[str], drawn: Sequence[Points]) -> Iterator[str]:
     below = 0.0
     for y, number in ends:
         below = max(y, below + _LABEL_GAP)
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour, _ = _STYLES[number % len(_STYLES)]
         yield _text(_LEFT + _INNER_WIDTH + 10, below + 4, names[number], colour=colour)
 
 

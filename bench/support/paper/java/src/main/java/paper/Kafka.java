@@ -16,6 +16,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 final class Kafka implements Client {
     /** Long enough that batches are full on a busy machine, too. */
     private static final int LINGER_MS = 50;
+    /** Small: what waits in it is not sent yet, and would make the first part of a run look fast. */
+    private static final long BUFFER = 4L << 20;
     /** Bytes of a batch before its records, of a record beside its value: at most, and as estimated. */
     private static final int HEAD = 61;
     private static final int RECORD = 11;
@@ -35,7 +37,7 @@ final class Kafka implements Client {
         Map<String, Object> settings = Map.of(
                 "bootstrap.servers", servers, "acks", "1", "enable.idempotence", false,
                 "linger.ms", job.batch() == 1 ? 0 : LINGER_MS, "batch.size", bytes,
-                "buffer.memory", 16L << 20, "max.in.flight.requests.per.connection", 5);
+                "buffer.memory", BUFFER, "max.in.flight.requests.per.connection", 5);
         AtomicReference<Exception> failure = new AtomicReference<>();
         byte[] value = job.value();
         try (var producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
