@@ -29,6 +29,7 @@ from tallymark.protocol.records.compiled.layout import (
     VALUE,
     VALUE_SIZE,
 )
+from tallymark.protocol.records.compiled.primitives import MOST
 from tallymark.protocol.records.reader import (
     NO_HEADERS,
     Headers,
@@ -131,11 +132,14 @@ class LooseColumns:
         return found
 
     def _cut(self, starts: IntArray, sizes: IntArray) -> list[bytes | None]:
+        import numpy as np
+
         data = self._data
-        if (sizes < 0).all():
+        has_nulls = np.min(sizes) < 0  # a size of -1 is null
+        if has_nulls and np.max(sizes) < 0:
             return [None] * len(starts)
         bounds = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
-        if (sizes < 0).any():  # a size of -1 is null
+        if has_nulls:
             return [None if end < start else data[start:end] for start, end in bounds]
         return [data[start:end] for start, end in bounds]
 
@@ -160,6 +164,11 @@ def read_loose(data: bytes, pos: int, count: int) -> LooseColumns | None:
 
 def _counting(offsets: IntArray) -> Sequence[int]:
     """The offsets, as a range if each is one more than the last."""
+    import numpy as np
+
+    first, last = int(offsets[0]), int(offsets[-1])
+    may_count = last - first == len(offsets) - 1 and last < MOST
+    if may_count and (offsets == np.arange(first, last + 1)).all():
+        return range(first, last + 1)
     found: list[int] = offsets.tolist()
-    counting = range(found[0], found[0] + len(found))
-    return counting if found == list(counting) else found
+    return found
