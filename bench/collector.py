@@ -7,8 +7,11 @@ round does all the work of a collector with a fetch response: it checks the CRCs
 commits to a SQLite file of its own. ``one producer``: all batches are of one producer; ``64
 producers``: the batches of 64 producers in turn; ``sizes differ``: the same with values of 100 to
 300 bytes; ``mixed batches``: as a mirror makes them, a few records of each producer in each batch.
-``content``: with the content check on. Time is the process's CPU time; the cases take turns, and
-the median and the best of their rounds are printed. Memory is that of open cells, each of another
+``one record a batch``: as producers that do not wait make them. ``content``: with the content check
+on. Each case is counted by
+the pure path and by the compiled loops (:mod:`tallymark_audit.model.compiled_runs`) in turn, where
+numba is. Time is the process's CPU time; the median and the best of the rounds are printed, and the
+process's largest memory (RSS) so far. Memory of cells is that of open ones, each of another
 producer, as measured by ``tracemalloc``.
 """
 
@@ -18,6 +21,7 @@ import argparse
 import gc
 import json
 import random
+import resource
 import sys
 import tempfile
 import time
@@ -36,6 +40,8 @@ from tallymark.client import Fetched, FetchSpec
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.protocol.records.batch import encode_batch, iterate_batches
 from tallymark_audit.collector.collector import Collector, CollectorSettings
+from tallymark_audit.collector.counting import fetch_runs
+from tallymark_audit.model.compiled_runs.cutter import warm
 from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.store import open_store
 from tallymark_audit.testing import MemoryTopic
@@ -79,17 +85,19 @@ class PreparedLog:
         return [Fetched("bench", 0, spec.offset, self.end, 0, (), spec.offset, 0)]
 
 
-def batches(records: int, producers: int, mixed: bool) -> Iterator[list[Stamp]]:
+def batches(
+    records: int, producers: int, mixed: bool, batch: int = _BATCH
+) -> Iterator[list[Stamp]]:
     """The stamps of each batch."""
     instances = [b"%08d" % number for number in range(producers)]
     sequences = [0] * producers
     turn = 0
-    for _ in range(records // _BATCH):
+    for _ in range(records // batch):
         stamps: list[Stamp] = []
-        while len(stamps) < _BATCH:
+        while len(stamps) < batch:
             number = turn % producers
             turn += 1
-            count = _BATCH // 7 if mixed else _BATCH
+            count = batch // 7 if mixed else batch
             first = sequences[number]
             sequences[number] += count
             name = f"web-{number:03d}"
@@ -98,7 +106,11 @@ def batches(records: int, producers: int, mixed: bool) -> Iterator[list[Stamp]]:
 
 
 def prepared(
-    records: int, producers: int = 1, mixed: bool = False, sizes: tuple[int, int] = (200, 200)
+    records: int,
+    producers: int = 1,
+    mixed: bool = False,
+    sizes: tuple[int, int] = (200, 200),
+    batch: int = _BATCH,
 ) -> PreparedLog:
     rng = random.Random(1)
     now = time.time_ns() // 1_000_000 - records // _RATE
@@ -106,7 +118,7 @@ def prepared(
     answers: list[tuple[int, int, bytes]] = []
     offset = start = 0
     parts: list[bytes] = []
-    for stamps in batches(records, producers, mixed):
+    for stamps in batches(records, producers, mixed, batch):
         found = [
             (
                 None,
@@ -118,7 +130,7 @@ def prepared(
         ]
         parts.append(encode_batch(found, base_offset=offset, leader_epoch=0))
         offset += len(found)
-        if len(parts) == _FETCH:
+        if len(parts) == _FETCH * _BATCH // batch:
             answers.append((start, offset, b"".join(parts)))
             start, parts = offset, []
     if parts:
@@ -147,6 +159,23 @@ def bytes_of(cells: int) -> int:
     return held - before
 
 
+def _ways() -> Iterator[str]:
+    yield "pure"
+    if warm():
+        yield "compiled"
+
+
+@contextmanager
+def _by(way: str) -> Iterator[None]:
+    found = fetch_runs.ready
+    if way == "pure":
+        fetch_runs.ready = lambda: False
+    try:
+        yield
+    finally:
+        fetch_runs.ready = found
+
+
 @contextmanager
 def _collector(log: PreparedLog, **settings: Any) -> Iterator[Collector]:
     with tempfile.TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/a.db") as store:
@@ -173,20 +202,48 @@ def main() -> int:
         "64 producers": prepared(args.records, 64),
         "64 producers, sizes differ": prepared(args.records, 64, sizes=(100, 300)),
         "mixed batches": prepared(args.records, 64, mixed=True),
+        "one record a batch": prepared(args.records // 10, batch=1),
+        "one record a batch, 64 producers": prepared(args.records // 10, 64, batch=1),
     }
-    runs: dict[str, list[float]] = {}
+    cases: dict[str, tuple[PreparedLog, bool]] = {name: (log, False) for name, log in logs.items()}
+    for name in ("one producer", "64 producers", "64 producers, sizes differ"):
+        cases[f"{name}, content"] = logs[name], True
+    runs: dict[str, dict[str, list[float]]] = {name: {} for name in cases}
+    peaks: dict[str, float] = {}
+    for way in _ways():  # memory: what the pure path takes is measured before the compiler's
+        with _by(way):
+            for log, content in cases.values():
+                rate(log, content_check=content)
+        peaks[way] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     for _ in range(args.rounds):
-        for name, log in logs.items():
-            runs.setdefault(name, []).append(rate(log))
-        for name in ("one producer", "64 producers"):
-            found = rate(logs[name], content_check=True)
-            runs.setdefault(f"{name}, content", []).append(found)
+        for name, (log, content) in cases.items():
+            for way in peaks:
+                with _by(way):
+                    found = rate(log, content_check=content)
+                runs[name].setdefault(way, []).append(found)
     held = {count: bytes_of(count) for count in _CELLS}
     least, most = min(held), max(held)
     each = (held[most] - held[least]) / (most - least)
-    result = {"machine": machine(), "records_per_second": runs, "bytes_a_cell": each}
-    rates = [[name, f"{median(some):,.0f}", f"{max(some):,.0f}"] for name, some in runs.items()]
-    print(table([["log", "records/s", "at best"], *rates]))
+    result = {
+        "machine": machine(),
+        "records_per_second": runs,
+        "bytes_a_cell": each,
+        "peak_mb": peaks,
+    }
+    ways = list(peaks)
+    head = ["log", *ways, *(f"{way}, at best" for way in ways)]
+    rates = [
+        [
+            name,
+            *(f"{median(some[way]):,.0f}" for way in ways),
+            *(f"{max(some[way]):,.0f}" for way in ways),
+        ]
+        for name, some in runs.items()
+    ]
+    print(machine())
+    print(table([head, *rates]))
+    print()
+    print(table([["memory, the logs included", *ways], ["MB", *(f"{peaks[w]:.0f}" for w in ways)]]))
     print()
     sizes = [[f"{count:,}", f"{size / 1e6:.1f}"] for count, size in held.items()]
     print(table([["open cells", "MB"], *sizes, ["each further one", f"{each:,.0f} bytes"]]))

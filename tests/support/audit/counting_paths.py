@@ -16,3 +16,4 @@ def counting_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     else:
         pytest.importorskip("numba")
         assert cutter.warm()
+        monkeypatch.setattr(fetch_runs, "FEW_BYTES", 0)

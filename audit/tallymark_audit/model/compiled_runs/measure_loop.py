@@ -71,7 +71,9 @@ def sketch_runs(
             continue
         row = run[FIRST_ROW]
         stop = row + run[COUNT]
-        if row < 0 or stop > columns.shape[1] or used + run[COUNT] > sketches.shape[0]:
+        if row < 0 or stop <= row or stop > columns.shape[1]:
+            return -1
+        if run[COUNT] > sketches.shape[0] - used:
             return -1
         slowest = bucket_at(bounds, seen_at - run[EARLIEST])
         if slowest == bucket_at(bounds, seen_at - run[LATEST]):
@@ -146,7 +148,9 @@ def hash_runs(
             continue
         row, sequence = run[FIRST_ROW], run[SEQUENCE]
         stop = row + run[COUNT]
-        if row < 0 or stop > columns.shape[1] or used + run[COUNT] > blocks.shape[0]:
+        if row < 0 or stop <= row or stop > columns.shape[1]:
+            return -1
+        if run[COUNT] > blocks.shape[0] - used:
             return -1
         if run[BATCH] < 0 or run[BATCH] >= batches.shape[0]:
             return -1
