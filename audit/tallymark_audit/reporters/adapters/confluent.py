@@ -24,7 +24,7 @@ from tallymark_audit.reporters.adapters.confluent_delivery import (
 )
 from tallymark_audit.reporters.adapters.confluent_reports import PollWatch
 from tallymark_audit.reporters.adapters.confluent_topics import AuditedTopics
-from tallymark_audit.reporters.adapters.record_path import Header, sequence_of
+from tallymark_audit.reporters.adapters.record_path import Header, is_held, sequence_of
 from tallymark_audit.reporters.adapters.run import AdapterRun
 
 Headers: TypeAlias = Mapping[str, Any] | Sequence[tuple[str, Any]]
@@ -32,6 +32,12 @@ Headers: TypeAlias = Mapping[str, Any] | Sequence[tuple[str, Any]]
 CALLBACK_SECONDS: Final = 0.005
 LAST_SECONDS: Final = 5.0
 """How long the end of a producer that was not closed waits for what it still has."""
+_REFUSALS: Final = (
+    *(BufferError, KafkaException, TypeError, ValueError, OverflowError, NotImplementedError),
+    *(RuntimeError, MemoryError),
+)
+"""What ``produce`` raises: the record was not taken. Anything else comes from a signal handler, and
+the record may have been taken."""
 
 
 class AuditedProducer(ClosedByWith):
@@ -54,7 +60,7 @@ class AuditedProducer(ClosedByWith):
         delivery reports put the application's callbacks."""
         self._inner = inner
         self._run = run
-        self._lock = run.lock
+        self._taken, self._release = run.taken(), run.lock.release
         self._topics = topics
         self._known = topics.known
         self._produce = inner.produce
@@ -84,32 +90,39 @@ class AuditedProducer(ClosedByWith):
         if chooser is None or partition >= len(chooser.partitions):
             self._produce(topic, value, key, partition, own, None, timestamp, headers or [])
             return
-        with self._lock:
-            now = time_ns() // 1_000_000
-            if partition >= 0:
-                tracker = chooser.partitions[partition]
-            elif key is None and now < chooser.until:  # a record without a key, mostly
-                tracker = chooser.sticky
-            else:
-                tracker = chooser.choose(key, now)
-            report, stamp = next(tracker.reports), next(tracker.headers)
-            when = timestamp or now
-            tracker.times.append(when)
-            asked = tracker.asked
-            if own is not None:
-                asked[report.__self__] = own
-            stamped = [stamp] if headers is None else _joined(headers, stamp)
+        for _ in self._taken:  # with self._run.lock, see AdapterRun.taken()
             try:
-                self._produce(topic, value, key, tracker.partition, report, None, when, stamped)
-            except BaseException:
-                asked.pop(report.__self__, None)
-                del report  # else the error's traceback holds it, and its page
-                self._run.refuse(tracker, sequence_of(stamp))
-                raise
-            if value:
-                tracker.size += len(value)
-            if key:
-                tracker.size += len(key)
+                now = time_ns() // 1_000_000
+                if partition >= 0:
+                    tracker = chooser.partitions[partition]
+                elif key is None and now < chooser.until:  # a record without a key, mostly
+                    tracker = chooser.sticky
+                else:
+                    tracker = chooser.choose(key, now)
+                when, report, asked, stamp = timestamp or now, None, {}, ("", b"")
+                try:
+                    report, stamp = next(tracker.reports), next(tracker.headers)
+                    tracker.times.append(when)
+                    asked = tracker.asked
+                    if own is not None:
+                        asked[report.__self__] = own
+                    stamped = [stamp] if headers is None else _joined(headers, stamp)
+                    self._produce(topic, value, key, tracker.partition, report, None, when, stamped)
+                except BaseException as error:
+                    if report is None:
+                        tracker.begin()
+                    elif isinstance(error, _REFUSALS) or not is_held(report):
+                        asked.pop(report.__self__, None)
+                        self._run.refuse(tracker, sequence_of(stamp))
+                    report = None  # else the error's traceback holds it, and its page
+                    raise
+                if value:
+                    tracker.size += len(value)
+                if key:
+                    tracker.size += len(key)
+                return
+            finally:
+                self._release()
 
     def produce_batch(
         self,
@@ -198,7 +211,7 @@ class AuditedProducer(ClosedByWith):
     def forked(self) -> None:
         """In a forked child the producer's threads do not run: nothing is sent or counted."""
         self._run.forked()
-        self._lock = self._run.lock
+        self._taken, self._release = self._run.taken(), self._run.lock.release
         self._topics.forget()
 
     def __len__(self) -> int:

@@ -128,11 +128,27 @@ def counts_references() -> bool:
     return sys.implementation.name == "cpython" and bool(locked())
 
 
-def _sample() -> tuple[int, int]:
+def is_held(report: DeliveryReport) -> bool:
+    """Whether anything but its page and the caller's variable holds this report: the library does
+    if it took the record. An exception may come from a signal handler after that."""
+    return counts_references() and getrefcount(report) > _FREE_CALLED
+
+
+def _sample() -> tuple[int, int, int]:
     """The number of references that this Python shows for a report that only its page holds: taken
-    one by one, and in a row."""
+    one by one, in a row, and in a function that is called with a variable."""
     page = ReportPage(lambda at, asked: print)
-    return getrefcount(page.reports[PAGE - 1]), next(map(getrefcount, islice(page.reports, 1)))
+    report = page.reports[1]
+    called = _references(report)
+    return (
+        getrefcount(page.reports[PAGE - 1]),
+        next(map(getrefcount, islice(page.reports, 1))),
+        called,
+    )
 
 
-_FREE_ONE, _FREE = _sample()
+def _references(report: DeliveryReport) -> int:
+    return getrefcount(report)
+
+
+_FREE_ONE, _FREE, _FREE_CALLED = _sample()

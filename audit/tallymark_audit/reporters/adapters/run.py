@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from tallymark.client.producing.batches.tally import BatchTally
@@ -70,6 +70,21 @@ class AdapterRun:
         interceptor.attach(context)
         self._thread = threading.Thread(target=self._look, name="tallymark-audit", daemon=True)
         self._thread.start()
+
+    def taken(self) -> Iterator[object]:
+        """Each turn of a loop over it takes the lock. This is ``with lock`` at half the price, for
+        what every record passes::
+
+            for _ in taken:
+                try:
+                    ...
+                    return
+                finally:
+                    lock.release()
+
+        As with ``with``, no signal handler runs between taking the lock and ``try``; it may after
+        a call of ``lock.acquire()``, and what it raises would leave the lock taken for ever."""
+        return iter(self.lock.acquire, False)
 
     def tracker(
         self,

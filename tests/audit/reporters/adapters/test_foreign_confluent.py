@@ -3,14 +3,17 @@ the number in its stamp, with the end that was reported, whatever order things h
 
 from __future__ import annotations
 
+import dis
 import gc
+import sys
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +178,63 @@ def test_a_number_that_others_have_overtaken_is_declared_failed(rig: Rig) -> Non
     rig.producer.flush()
     rig.run.tick()
     assert rig.claims()[0] == {"accepted": {0, 1}, "failed": {0}, "acknowledged": {1}}
+
+
+CHECKED_AFTER = ("RESUME", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "PRECALL", "JUMP_BACKWARD")
+"""Instructions behind which Python runs signal handlers."""
+
+
+def interrupted(call: Callable[[], object], number: int) -> bool:
+    """Call it, and let a signal handler raise in ``AuditedProducer.produce`` where one may run for
+    the ``number``-th time; whether there is such a place."""
+    code = AuditedProducer.produce.__code__
+    names = [(one.offset, one.opname) for one in dis.get_instructions(code)]
+    places = {place for (_, name), (place, _) in pairwise(names) if name in CHECKED_AFTER}
+    left = number
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        nonlocal left
+        if frame.f_code is not code:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_lasti in places:
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_signal_handler_that_raises_anywhere(rig: Rig, asked: bool) -> None:
+    """Ctrl-C in ``produce()``: where the producer had taken the record already, its number was
+    given to the next one too, which the audit shows as a duplicate. Nor may the lock stay taken."""
+    tell = (lambda *_: None) if asked else None
+    rig.producer.produce("t", b"v", partition=0)
+    number = 0
+    while interrupted(
+        lambda: rig.producer.produce("t", b"v", partition=0, headers={}, on_delivery=tell), number
+    ):
+        number += 1
+        assert not rig.run.lock._is_owned()  # type: ignore[attr-defined]
+        rig.producer.produce("t", b"v", partition=0)
+    assert number > 5
+    rig.producer.flush()
+    rig.run.tick()
+    handed = [stamp.sequence for stamp in rig.stamps()]
+    assert handed == list(range(len(handed)))
+    assert len(handed) > number + 2, "some were taken before the handler raised"
+    assert rig.claims()[0] == {"accepted": set(handed), "acknowledged": set(handed)}
 
 
 def test_errors_are_refusals_or_doubts(rig: Rig) -> None:
