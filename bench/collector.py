@@ -142,7 +142,7 @@ def rate(log: PreparedLog, **settings: Any) -> float:
     """Records counted per second of CPU time."""
     with _collector(log, window_ms=_WINDOW_MS, **settings) as collector:
         began = time.process_time()
-        _drain(collector, log)
+        drain(collector, log)
         return log.end / (time.process_time() - began)
 
 
@@ -152,7 +152,7 @@ def bytes_of(cells: int) -> int:
     with _collector(log, window_ms=10**15, max_new_runs=0) as collector:
         tracemalloc.start()
         before, _ = tracemalloc.get_traced_memory()
-        _drain(collector, log)
+        drain(collector, log)
         gc.collect()
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -185,7 +185,7 @@ def _collector(log: PreparedLog, **settings: Any) -> Iterator[Collector]:
         yield collector
 
 
-def _drain(collector: Collector, log: PreparedLog) -> None:
+def drain(collector: Collector, log: PreparedLog) -> None:
     """Run the collector until all records are committed."""
     while collector.counters.records < log.end:
         collector.step()

@@ -144,8 +144,8 @@ def test_the_seeds_have_runs_and_holes() -> None:
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("compiled")
-def test_a_million_fetches_have_the_same_runs() -> None:
-    for seed in range(1_000_000):
+def test_a_million_batches_have_the_same_runs() -> None:
+    for seed in range(300_000):  # a fetch of some batches each
         same(seed, content=bool(seed % 2))
 
 
