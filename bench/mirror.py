@@ -1,12 +1,13 @@
 """How fast one mirror process copies a backlog, and what that costs: whole batches, and record by
 record.
 
-    python bench/mirror.py [--mb 400] [--partitions 4] [--batch 65536] [--codec none]
+    python bench/mirror.py [--mb 400] [--partitions 4] [--batch 65536] [--codec none] [--only HOW]
 
 Source and target are single brokers on this machine; ZooKeeper coordinates the mirror's group. The
 records have 200 B and a stamp. In the second run the key decides the target partition of a record,
-so every record is decoded. The result is checked: as many records as were sent, and in the first
-run the same batches.
+so every batch is written anew; in the third, too, without the compiled loops (``TALLYMARK_JIT=0``).
+Measured is what comes after the first quarter, when the loops are loaded. The result is checked: as
+many records as were sent, and in the first run the same batches.
 
 Three processes share the machine's cores with other load. MB/s is the speed of all three together;
 CPU ms/MB is that of the mirror alone, and is right within a third on a busy machine, too.
@@ -38,6 +39,7 @@ RECORD: Final = 200
 MB: Final = 1_000_000
 RUN: Final = [sys.executable, "-m", "tallymark"]
 _PATIENCE: Final = 600.0
+_WAYS: Final = ("whole", "by key", "pure, by key")
 
 
 def main() -> None:
@@ -46,6 +48,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--batch", type=int, default=65536)
     parser.add_argument("--codec", default="none")
+    parser.add_argument("--only", choices=_WAYS)
     args = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="tallymark-bench-") as name,
@@ -55,7 +58,7 @@ def main() -> None:
     ):
         count = fill(source, args)
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-        for how in ("whole", "by key"):
+        for how in (args.only,) if args.only else _WAYS:
             with Admin(bootstrap_servers=target.bootstrap_servers) as admin:
                 admin.create_topic(f"{how[:2]}.bench", args.partitions)
             copy(Path(name), zookeeper, source, target, how, count)
@@ -116,13 +119,16 @@ def copy(
     settings.write_text(dump_toml(deployment))
     command = [*RUN, "mirror", "--settings", str(settings)]
     command += ["--from", f"source-{name}", "--to", "target"]
+    environment = os.environ | ({"TALLYMARK_JIT": "0"} if how.startswith("pure") else {})
     with (
         SimpleConsumer(bootstrap_servers=target.bootstrap_servers) as consumer,
         (folder / f"{name}.log").open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as process,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process,
     ):
         try:
-            began, at_first, used, before = wait(consumer, name, process, 1, (source, target))
+            began, at_first, used, before = wait(
+                consumer, name, process, count // 4, (source, target)
+            )
             ended, at_last, now, after = wait(consumer, name, process, count, (source, target))
             peak = peak_mb(process.pid)
         finally:
@@ -132,8 +138,9 @@ def copy(
     megabytes = (at_last - at_first) * RECORD / MB
     seconds = ended - began
     brokers = [f"{1000 * (b - a) / megabytes:.2f}" for a, b in zip(before, after, strict=True)]
+    rates = f"{megabytes / seconds:7.0f} MB/s {(at_last - at_first) / seconds:10,.0f} records/s"
     print(
-        f"{how:8} {megabytes / seconds:7.0f} MB/s {(at_last - at_first) / seconds:10,.0f} records/s"
+        f"{how:12} {rates}"
         f"   CPU ms/MB: mirror {1000 * (now - used) / megabytes:.2f},"
         f" source {brokers[0]}, target {brokers[1]}   mirror's peak {peak:.0f} MB",
         flush=True,
