@@ -92,9 +92,9 @@ class Readiness:
         return self.damage.surprising(partition) or self.upstream
 
     def repeated(self, partition: int = -1) -> Held | None:
-        """Why copies may not come from this edge: upstream may have them too, where its log cannot
-        be read. A producer claims each record once."""
-        return None if self.kind == "producer" else self.damage.surprising(partition)
+        """Why copies may not come from this edge: upstream may have them too, where its log is not
+        counted yet or cannot be read. A producer claims each record once."""
+        return None if self.kind == "producer" else self.unclaimed(partition)
 
     def unreported(self, members: Iterable[str]) -> Held | None:
         """Why it may not be known yet what these members processed; None: it is known. A member

@@ -225,6 +225,19 @@ def test_a_mirror_is_not_blamed_for_copies_it_was_given() -> None:
     assert [copy.sequence for copy in found.cells[0].copies] == [5, 7]
 
 
+@pytest.mark.parametrize("edge", [MIRROR, GROUP])
+def test_nor_for_copies_that_upstream_has_not_counted_yet(edge: Edge) -> None:
+    """A producer had sent a batch twice. The collector upstream was half a second behind when the
+    one downstream had counted both: the window was DUPLICATION on the mirror's edge, and then it
+    was not. A producer, which claims each record once, needs no counter upstream for that."""
+    behind = clock(upstream_through=LATER - 99_000)
+    found = verdict(claim("0-9"), seen("0-9", 3), edge=edge, at=behind)
+    assert found.state in (State.SETTLING, State.UNKNOWN)
+    assert "counter upstream" in found.reasons[0]
+    assert verdict(claim("0-9"), seen("0-9", 3), edge=edge).state is State.DUPLICATION
+    assert verdict(claim("0-9"), seen("0-9", 3), at=behind).state is State.DUPLICATION
+
+
 def test_what_a_group_read_twice_is_not_hidden_by_a_copy_it_did_not_read() -> None:
     """The cluster had a copy of one message in the end of its log that was torn off; the group was
     given another one twice. As numbers they cancelled, and the cell was COMPLETE."""
