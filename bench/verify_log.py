@@ -64,7 +64,8 @@ def check(folder: Path, way: str) -> float:
     """Processor seconds."""
     files = OsFiles()
     around = Surroundings(True, {}, {}, StartOffsets(files, str(folder.parent)))
-    compiled = checking.KERNEL._compiled if way == "deep, compiled" else None
+    kernel: Any = checking.KERNEL
+    compiled = kernel._compiled if way == "deep, compiled" else None
     with mock.patch.object(checking.KERNEL, "_compiled", compiled):
         began = time.process_time()
         report = verify_log(files, str(folder), around, deep=way != "headers")

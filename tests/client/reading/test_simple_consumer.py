@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, ClosedError, ConnectError, KafkaError, LogTruncatedError
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.records.batch import encode_batch, split_batches
+from tallymark.protocol.records.compiled import loose_columns
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark.testing.scripted_broker import HangUp, Late, Refuse, ScriptedBroker
 
@@ -141,6 +143,23 @@ def test_a_flipped_bit_is_found(broker: ScriptedBroker) -> None:
         assert "batch at offset 2 has CRC" in str(caught.value)
     with consumer(broker, check_crcs=False) as c:
         assert c.fetch("t", 0, 2).next_offset == 10
+
+
+def test_compiled_loops_are_used_where_the_application_wants_them(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take 140 MB: a consumer that reads little should not have them."""
+    asked: list[bool] = []
+    monkeypatch.setattr(loose_columns, "use_compiled_loops", lambda: asked.append(True))
+    with consumer(broker):
+        assert not asked
+    with consumer(broker, compiled_reads=True):
+        assert asked == [True]
+    settings: Any = {"group": "g", "client_factory": lambda servers: consumer(broker)}
+    ConsumerConnector(bootstrap_servers=broker.address, **settings).close()
+    assert asked == [True]
+    ConsumerConnector(bootstrap_servers=broker.address, compiled_reads=True, **settings).close()
+    assert asked == [True, True]
 
 
 # --- brokers that come and go -------------------------------------------------------------------

@@ -308,6 +308,10 @@ def _link(
     """The fetcher's way to the brokers: those named; those that the coordinator reads in ZooKeeper;
     or those that each client looks up there by itself."""
     looks_up = settings.where == "brokers" and not settings.servers
+    if settings.compiled_reads:  # also of what another client fetches
+        from tallymark.protocol.records.compiled.loose_columns import use_compiled_loops
+
+        use_compiled_loops()
 
     def make(servers: str) -> FetchClient:
         return SimpleConsumer(
@@ -315,7 +319,6 @@ def _link(
             zookeeper_connect=settings.zookeeper_connect if looks_up else None,
             client_id=settings.client_id,
             check_crcs=settings.check_crcs,
-            compiled_reads=settings.compiled_reads,
             request_timeout_ms=settings.request_timeout_ms,
             isolation=settings.isolation,
             metrics=settings.metrics,
