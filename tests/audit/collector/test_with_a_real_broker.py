@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eventually import eventually
@@ -17,7 +18,9 @@ from eventually import eventually
 from tallymark.client import Producer
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
 from tallymark.testing.broker_thread import BrokerThread
+from tallymark_audit.collector.counting import fetch_runs
 from tallymark_audit.judge.verdicts import State
+from tallymark_audit.model.compiled_runs import cutter
 from tallymark_audit.service import CollectorService
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.reading import queries
@@ -89,6 +92,39 @@ def test_what_is_published_is_complete(
         (reporter,) = queries.all_reporters(connection)
         assert queries.all_incidents(connection) == []
     assert (reporter["server"], reporter["closed"]) == ("web-1", True)
+
+
+def test_the_compiled_loops_count_as_soon_as_they_are_ready(
+    broker: BrokerThread,
+    deployment: Deployment,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The service warms them in the background, and nothing else does."""
+    pytest.importorskip("numba")
+    cuts = 0
+    cut = cutter.RunCutter.runs
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal cuts
+        cuts += 1
+        return cut(*args, **kwargs)
+
+    monkeypatch.setattr(cutter.RunCutter, "runs", counted)
+    monkeypatch.setattr(fetch_runs, "FEW_BYTES", 0)
+    service = CollectorService(deployment, "dc1")
+    try:
+        eventually(cutter.ready, seconds=250)
+        with Producer(bootstrap_servers=broker.bootstrap_servers, server="web-1") as producer:
+            for number in range(2000):
+                producer.send("views", b"x" * (number % 50), key=str(number).encode())
+        eventually(lambda: all_decided(store, 2000))
+    finally:
+        service.close()
+    service.check()
+    assert cuts
+    assert {row["state"] for row in rows(store)} == {State.COMPLETE}
+    assert sum(row["observed"] for row in rows(store)) == 2000
 
 
 PUBLISHER = """
