@@ -57,7 +57,7 @@ def line_chart(title: str, x_name: str, y_name: str, lines: Mapping[str, Points]
         _text(_LEFT, 26, title, size=16),
         *_grid(low, high, right, place),
         _text(_LEFT + _INNER_WIDTH / 2, _HEIGHT - 12, x_name, "middle"),
-        _text(_LEFT - 64, _TOP - 14, y_name),
+        _text(4, _TOP - 14, y_name),
         *(_line(number, line) for number, line in enumerate(drawn)),
         *_labels(list(shown), drawn),
         "</svg>",
