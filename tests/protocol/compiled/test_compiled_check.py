@@ -51,6 +51,11 @@ def test_the_seeds_have_both() -> None:
     assert 100 < sum(map(try_one, range(600))) < 450
 
 
+@pytest.mark.soak
+def test_a_million_batches_that_are_accepted_are_whole() -> None:
+    assert sum(map(try_one, range(1_000_000))) > 150_000
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 6))
 def test_random_bytes_that_are_accepted_are_whole(payload: bytes, count: int) -> None:

@@ -115,6 +115,12 @@ def test_the_seeds_have_what_is_copied_and_what_is_not() -> None:
     assert 60 < copied < 500
 
 
+@pytest.mark.soak
+def test_two_hundred_thousand_batches_become_the_same() -> None:
+    copied = sum(map(try_one, range(200_000)))
+    assert copied > 20_000
+
+
 @settings(max_examples=200, deadline=None)
 @given(SEEDS, st.sampled_from(CODECS), st.sampled_from(CODECS))
 def test_every_codec_is_read_and_written(seed: int, source: str, target: str) -> None:

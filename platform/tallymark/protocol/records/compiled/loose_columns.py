@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _STAMP_HEADER: Final = "tm"
 _ONE: Final = 0x02  # 1 as a varint
 _LONG_OR_NULL: Final = 0x81
+_SMALL: Final = 256
+"""Records of a batch that keeps no more of a table than it needs."""
 
 
 class LooseColumns:
@@ -159,7 +161,10 @@ def read_loose(data: bytes, pos: int, count: int) -> LooseColumns | None:
         return None
     payload = data[pos:] if pos else data
     columns = kernel.record_columns(payload, count, 0, 0)
-    return None if columns is None else LooseColumns(payload, columns)
+    if columns is None:
+        return None
+    # A table has room for 500 records, and a stream holds the columns of many small batches.
+    return LooseColumns(payload, columns.copy() if count < _SMALL else columns)
 
 
 def _counting(offsets: IntArray) -> Sequence[int]:
