@@ -217,6 +217,12 @@ def test_fetches_of_more_records_than_the_tables_have_room_for(
     assert got == read(fetched, 0, rules, pure=True)[0]
     (run,) = joined(found.seen, rules)
     assert (run.first, run.last, run.offset) == (0, 15, 0)
+    for bound in range(1, sum(len(batch.data) for batch in fetched.batches), 50):
+        monkeypatch.setattr(readable, "AT_ONCE", bound)
+        expected, pure = read(fetched, 0, rules, pure=True)
+        got, found = read(fetched, 0, rules, pure=False)
+        assert got == expected
+        assert joined(found.seen, rules) == joined(pure.seen, rules)
 
 
 @pytest.mark.usefixtures("compiled")

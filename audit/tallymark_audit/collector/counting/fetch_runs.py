@@ -20,6 +20,7 @@ from tallymark.protocol.records.compiled.layout import (
     ATTRIBUTES,
     BASE_OFFSET,
     BREAK,
+    COUNT,
     END,
     LAST_OFFSET,
     LEADER_EPOCH,
@@ -142,29 +143,39 @@ class _FetchReader:
 
     def read(self, data: Buffer, headers: IntArray) -> Read:
         """How far the fetch was read."""
-        fetched, holes = self._fetched, self._reading.holes
+        fetched = self._fetched
         numbers = (headers[:, ATTRIBUTES] & _CONTROL == 0).nonzero()[0]
         headers = headers if len(numbers) == len(headers) else headers[numbers]
+        # What needs larger tables is not decompressed here first: that would take the memory twice.
+        room = self._cutter.columns.shape[1]
+        large = (headers[:, COUNT] > room).nonzero()[0].tolist()
         at = 0
-        while at < len(headers):
-            some = headers[at:]
-            scratch, unpacked = unpack_batches(data, some, _UNPACKED)
-            for first, end in self._pieces(data, scratch, some[:unpacked]):
-                read = ReadBatches(data, scratch, some, first, end)
-                last = self._take(read, numbers[at:].tolist())
-                if last >= 0:
-                    epoch = int(some[last, LEADER_EPOCH])
-                    return Read(int(some[last, LAST_OFFSET]) + 1, epoch, holes)
-            at += unpacked
-        return Read(fetched.next_offset, fetched.last_epoch, holes)
+        for stop in (*large, len(headers)):
+            while at < stop:
+                some = headers[at:stop]
+                scratch, unpacked = unpack_batches(data, some, _UNPACKED)
+                for first, end in self._pieces(data, scratch, some[:unpacked]):
+                    read = ReadBatches(data, scratch, some, first, end)
+                    last = self._take(read, numbers[at:].tolist())
+                    if last >= 0:
+                        return self._until(some[last])
+                at += unpacked
+            if stop < len(headers):
+                self._take_broken(self._batches[numbers[stop]])
+                if self._is_full(numbers[stop]):
+                    return self._until(headers[stop])
+                at = stop + 1
+        return Read(fetched.next_offset, fetched.last_epoch, self._reading.holes)
+
+    def _until(self, last: IntArray) -> Read:
+        """The fetch was read up to the end of that batch."""
+        return Read(int(last[LAST_OFFSET]) + 1, int(last[LEADER_EPOCH]), self._reading.holes)
 
     def _pieces(self, data: Buffer, scratch: Buffer, some: IntArray) -> Iterator[tuple[int, int]]:
         """From which to which batch the records are in the columns now."""
         first = 0
         while first < len(some):
             done = records.read_batches(data, scratch, some, first, self._cutter.columns)
-            if done == first:  # it has more records than the columns have room for
-                some[first, BREAK], done = _NOT_HERE, first + 1
             self._leave_out(some[first:done])
             yield first, done
             first = done
