@@ -180,7 +180,7 @@ def test_a_number_that_others_have_overtaken_is_declared_failed(rig: Rig) -> Non
     assert rig.claims()[0] == {"accepted": {0, 1}, "failed": {0}, "acknowledged": {1}}
 
 
-CHECKED_AFTER = ("RESUME", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "PRECALL", "JUMP_BACKWARD")
+CHECKED_AFTER = ("RESUME", "CALL", "CALL_KW", "CALL_FUNCTION_EX", "JUMP_BACKWARD")
 """Instructions behind which Python runs signal handlers."""
 
 

@@ -460,10 +460,17 @@ def test_what_cannot_be_audited_is_refused() -> None:
 
 
 @pytest.mark.apache_kafka
-def test_transactions(request: pytest.FixtureRequest, topic: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("only_errors", [True, False])
+def test_transactions(
+    request: pytest.FixtureRequest, topic: str, tmp_path: Path, only_errors: bool
+) -> None:
     """Reports of a transactional producer go through another one: its own would be aborted too."""
     servers = str(request.getfixturevalue("apache_kafka").bootstrap_servers)
-    config = {"bootstrap.servers": servers, "transactional.id": topic}
+    config = {
+        "bootstrap.servers": servers,
+        "transactional.id": topic,
+        "delivery.report.only.error": only_errors,
+    }
     producer = audited(confluent_kafka.Producer(config), config, **options(tmp_path))
     producer.init_transactions(60)
     producer.begin_transaction()
