@@ -242,8 +242,9 @@ def test_our_clients_log_in_again_while_they_work(tmp_path: Path) -> None:
         given = from_endpoint(broker, server)
         with Producer(audit=False, linger_ms=1, **given) as producer:
             sent: list[Any] = []
-            ends = time.monotonic() + 10
-            while time.monotonic() < ends:
+            began = time.monotonic()
+            # A busy machine may be too late for one of its log-ins, and connects anew.
+            while time.monotonic() < began + (10 if again(broker) >= 2 else 60):
                 sent.append(producer.send("again", b"%d" % len(sent)))
                 time.sleep(0.005)
             assert [each.result(10).offset for each in sent] == list(range(len(sent)))
@@ -268,8 +269,7 @@ def test_passwords_too_have_to_be_shown_again_if_the_broker_says_so(tmp_path: Pa
             "sasl_password": PASSWORD,
         }
         with Admin(**given) as admin:
-            admin.topics()
-            eventually(lambda: again(broker) >= 1)
+            eventually(lambda: admin.topics() is not None and again(broker) >= 1)
             admin.topics()
 
 

@@ -159,7 +159,9 @@ def test_with_its_journal_lost_nothing_is_complete_until_it_is_retired(
     """The member's host is gone, and its journal with it."""
     one_is_killed_and_another_goes_on(broker, settings, tmp_path / "gone", tmp_path / "elsewhere")
     eventually(lambda: states(store) == {"UNKNOWN"}, seconds=60, what="it is known to be silent")
-    assert all("on lost is silent since" in row["reasons"][0] for row in verdicts(store))
+    eventually(
+        lambda: all("on lost is silent since" in row["reasons"][0] for row in verdicts(store))
+    )
     query = select(tables.reporters.c.reporter).where(tables.reporters.c.server == "lost")
     with store.write() as connection:
         claims.retire(connection, connection.scalar(query) or "", time.time_ns() // 1_000_000)

@@ -257,7 +257,7 @@ def test_an_issuer_that_does_not_end_is_given_up(
 ) -> None:
     """Behind the address of the keys somebody answers for ever, a byte a time, or with another
     address: the broker holds no more than MAX_BYTES, and for no longer than READ_SECONDS."""
-    monkeypatch.setattr(oauth_keys, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(oauth_keys, "READ_SECONDS", 0.3 if sent == "slow" else 30.0)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
