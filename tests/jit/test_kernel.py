@@ -297,6 +297,21 @@ def test_a_changed_helper_or_constant_is_compiled_again(
     assert _sources(changed) != before
 
 
+def test_so_is_a_function_that_calls_another_one() -> None:
+    """An upgrade put ``min`` where ``max`` had been. Nothing else of the code was different, so the
+    old machine code was loaded."""
+
+    def first(one: int, other: int) -> int:
+        return max(one, other)
+
+    def second(one: int, other: int) -> int:
+        return min(one, other)
+
+    second.__name__ = first.__name__
+    kinds = [Kernel("", "", {each: "int64(int64, int64)"}) for each in (first, second)]
+    assert _sources(kinds[0]) != _sources(kinds[1])
+
+
 # --- processes
 
 

@@ -81,14 +81,14 @@ def _sources(kernel: Kernel) -> list[object]:
         code: CodeType = function.__code__
         known = function.__globals__
         numbers = [(name, known[name]) for name in code.co_names if type(known.get(name)) is int]
-        made_of.append((function.__name__, code.co_code, _constants(code), numbers))
+        made_of.append((function.__name__, code.co_code, code.co_names, _constants(code), numbers))
     return made_of
 
 
 def _constants(code: CodeType) -> list[object]:
     """Those of a code and of what is nested in it, whose own representation names an address."""
     return [
-        (each.co_code, _constants(each)) if isinstance(each, CodeType) else each
+        (each.co_code, each.co_names, _constants(each)) if isinstance(each, CodeType) else each
         for each in code.co_consts
     ]
 

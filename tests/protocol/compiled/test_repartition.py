@@ -19,6 +19,7 @@ from tallymark.protocol.records.batch import (
     Batch,
     BatchBuilder,
     encode_batch,
+    place_batch,
     split_batches,
 )
 from tallymark.protocol.records.compiled import kernel, repartition, repartition_loop
@@ -217,3 +218,13 @@ def test_tables_of_other_sizes_are_refused() -> None:
     targets[:] = 2
     copy = repartition.KERNEL["copy_records"]
     assert copy(data, columns, 4, targets, parts, np.empty(9, np.uint8)) == -1
+
+
+def test_offsets_that_end_beyond_64_bits_are_left_to_the_pure_path() -> None:
+    """Such a header is one that can be read; its last offset had no room in the table, and what the
+    mirror was given was an OverflowError."""
+    data = bytearray(encode_batch([(b"k", b"v", (), 1), (b"k", b"w", (), 1)]))
+    place_batch(data, 0, 2**63 - 1, 0)
+    (batch,) = split_batches(bytes(data))
+    payloads = [repartition.unpack(batch, batch.usual_max_size)]
+    assert repartition.KeyedRecords.read([batch], payloads, 0) is None

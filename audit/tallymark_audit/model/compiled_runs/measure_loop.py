@@ -70,9 +70,10 @@ def sketch_runs(
         if seen_at < 0 or run[EARLIEST] < 0:
             continue
         row = run[FIRST_ROW]
-        stop = row + run[COUNT]
-        if row < 0 or stop <= row or stop > columns.shape[1]:
+        # Compared before it is added: compiled sums that overflow may be left out of a comparison.
+        if row < 0 or run[COUNT] < 1 or run[COUNT] > columns.shape[1] - row:
             return -1
+        stop = row + run[COUNT]
         if run[COUNT] > sketches.shape[0] - used:
             return -1
         slowest = bucket_at(bounds, seen_at - run[EARLIEST])
@@ -147,9 +148,10 @@ def hash_runs(
         if run[SERVER] < 0:
             continue
         row, sequence = run[FIRST_ROW], run[SEQUENCE]
-        stop = row + run[COUNT]
-        if row < 0 or stop <= row or stop > columns.shape[1]:
+        # Compared before it is added: compiled sums that overflow may be left out of a comparison.
+        if row < 0 or run[COUNT] < 1 or run[COUNT] > columns.shape[1] - row:
             return -1
+        stop = row + run[COUNT]
         if run[COUNT] > blocks.shape[0] - used:
             return -1
         if run[BATCH] < 0 or run[BATCH] >= batches.shape[0]:

@@ -59,8 +59,8 @@ def find_batches(data: Any, pos: int, batches: Any) -> int:
             or length < _BATCH_HEADER - _OVERHEAD
             or length > size - pos - _OVERHEAD
             or base_offset < 0
-            or base_offset > MOST - last_delta - 1
             or last_delta < 0
+            or base_offset > MOST - last_delta - 1
             or count < 0
             or count > last_delta + 1
             or attributes & _CODEC_MASK >= _CODECS

@@ -33,7 +33,7 @@ from tallymark.protocol.records.compiled.layout import (
     START,
     TIMESTAMP,
 )
-from tallymark.protocol.records.compiled.primitives import no_room, varint
+from tallymark.protocol.records.compiled.primitives import MOST, no_room, varint
 from tallymark.protocol.records.compression import CODECS, codec_number, compress, decompress
 from tallymark.protocol.records.reader import SMALLEST_RECORD
 from tallymark.protocol.records.writer import batch_header
@@ -109,7 +109,7 @@ class KeyedRecords:
         table = reading.batch_table(len(batches))
         end = 0
         for row, header, payload in zip(table, headers, payloads, strict=True):
-            if header.record_count * SMALLEST_RECORD > len(payload):
+            if header.record_count * SMALLEST_RECORD > len(payload) or header.last_offset >= MOST:
                 return None
             row[START], end = end, end + len(payload)
             row[END] = end

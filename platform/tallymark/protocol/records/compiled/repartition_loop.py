@@ -120,8 +120,10 @@ def copy_records(data: Any, columns: Any, count: int, targets: Any, parts: Any, 
         end = columns[RECORD, at + 1] if at + 1 < count else len(data)
         if not is_within(data, columns, at, end):
             return -1
-        number = parts[target, PART_WRITTEN]
-        delta = columns[TIMESTAMP, at] - parts[target, PART_BASE]
+        number, base = parts[target, PART_WRITTEN], parts[target, PART_BASE]
+        if base == -MOST - 1 or no_room(columns[TIMESTAMP, at], -base):
+            return -1
+        delta = columns[TIMESTAMP, at] - base
         size = record_size(columns, at, end, delta, number)
         to = parts[target, PART_AT]
         if to < 0 or size < 0 or varint_size(size) + size > len(out) - to:
