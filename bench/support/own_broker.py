@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from support.bench_server import BenchServer
+
 from tallymark.processes.free_ports import free_ports
-from tallymark.processes.server_process import ServerProcess
 
 _WITH_UVLOOP: Final = "import uvloop; uvloop.install(); "
 _MAIN: Final = "import sys; from tallymark.cli.main import main; sys.argv[0] = 'tallymark'; main()"
 
 
-class OwnBroker(ServerProcess):
+class OwnBroker(BenchServer):
     """One broker, its data in ``folder``; without ZooKeeper unless ``settings``, which are broker
     settings, have a ``zookeeper.connect``. ``loop`` is ``asyncio`` or ``uvloop``. ``before`` is
     Python code that runs in the process first, to compare variants for which there is no setting.
@@ -61,10 +61,3 @@ class OwnBroker(ServerProcess):
             command += ["--set", f"{name}={value}"]
         with (self.folder / "output").open("wb") as output:
             self._spawn(command, output)
-
-    def _answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex((self.host, self.port)) == 0
-
-    def _output_lines(self) -> Sequence[str]:
-        return (self.folder / "output").read_text(errors="replace").strip().splitlines()

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 from xml.sax.saxutils import quoteattr
 
+from support.bench_server import BenchServer
+
 from tallymark.errors import UserError
 from tallymark.processes.free_ports import free_ports
 from tallymark.processes.java import find_java
-from tallymark.processes.server_process import ServerProcess
 
 HEAP: Final = "1g"
 """Of ActiveMQ's Java: what its own start script gives it."""
@@ -33,7 +33,7 @@ class NotInstalledError(UserError):
     """A product is not on this machine."""
 
 
-class PeerServer(ServerProcess):
+class PeerServer(BenchServer):
     """One broker of another product."""
 
     start_seconds: ClassVar[float] = 120.0
@@ -50,13 +50,6 @@ class PeerServer(ServerProcess):
     def _start(self, command: Sequence[str]) -> None:
         with (self.folder / "output").open("ab") as output:
             self._spawn(command, output)
-
-    def _answers(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex((self.host, self.port)) == 0
-
-    def _output_lines(self) -> Sequence[str]:
-        return (self.folder / "output").read_text(errors="replace").strip().splitlines()
 
 
 class ActiveMq(PeerServer):
