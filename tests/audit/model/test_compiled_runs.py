@@ -47,7 +47,7 @@ def as_python() -> Iterator[None]:
     """The functions of both kernels as Python runs them."""
     with pytest.MonkeyPatch.context() as patch:
         for one in (record_kernel, kernel):
-            patch.setattr(one, "_bytes", bytes)  # numbers of eight bits would not add up
+            patch.setattr(one, "byte_array", bytes)  # numbers of eight bits would not add up
         records = (batch_loop.find_batches, record_loop.read_batches, record_loop.read_one)
         runs = (run_loop.cut_runs, run_loop.join_runs, measure_loop.sketch_runs)
         for one, functions in ((record_kernel, records), (kernel, runs)):

@@ -45,7 +45,7 @@ def loops(request: pytest.FixtureRequest) -> Iterator[None]:
         functions = (batch_loop.find_batches, record_loop.read_batches, record_loop.read_one)
         plain = {function.__name__: function for function in functions}
         patch.setattr(kernel.KERNEL, "_compiled", plain)
-        patch.setattr(kernel, "_bytes", bytes)  # numbers of eight bits would not add up
+        patch.setattr(kernel, "byte_array", bytes)  # numbers of eight bits would not add up
         yield
 
 

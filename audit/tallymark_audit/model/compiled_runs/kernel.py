@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from tallymark.jit.kernel import Kernel
-from tallymark.protocol.records.compiled.kernel import BYTES, TABLE
+from tallymark.protocol.records.compiled.kernel import BYTES, TABLE, byte_array
 from tallymark.protocol.records.compiled.primitives import is_utf8
 from tallymark.protocol.schema import Buffer
 from tallymark_audit.model import sketches
@@ -21,9 +21,6 @@ from tallymark_audit.model.compiled_runs.layout import (
 from tallymark_audit.model.record_runs import MAX_TIMESTAMP, MIN_TIMESTAMP, Rules
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from tallymark.protocol.records.compiled.kernel import IntArray
 
 _GAMMA: Final = (1 + sketches.ACCURACY) / (1 - sketches.ACCURACY)
@@ -87,7 +84,7 @@ def cut_runs(
     ``columns``: how many there are. Raises ValueError for tables that do not fit together."""
     times = (rules.window_ms, _within(rules.future), _within(rules.past))
     tables = (batches, first, end, columns, runs)
-    return _checked(KERNEL["cut_runs"](_bytes(data), _bytes(scratch), *tables, *times))
+    return _checked(KERNEL["cut_runs"](byte_array(data), byte_array(scratch), *tables, *times))
 
 
 def join_runs(
@@ -96,7 +93,7 @@ def join_runs(
     """Join those of the ``found`` runs that continue each other over the ends of batches: how many
     are left."""
     loop = KERNEL["join_runs"]
-    return _checked(loop(_bytes(data), _bytes(scratch), batches, runs, found, seen_at))
+    return _checked(loop(byte_array(data), byte_array(scratch), batches, runs, found, seen_at))
 
 
 def sketch_runs(runs: IntArray, columns: IntArray, seen_at: int, found: IntArray) -> int:
@@ -114,7 +111,7 @@ def hash_runs(
     found: IntArray,
 ) -> int:
     """Write the blocks of the runs to ``found``: how many rows there are."""
-    sources, loop = (_bytes(data), _bytes(scratch), batches), KERNEL["hash_runs"]
+    sources, loop = (byte_array(data), byte_array(scratch), batches), KERNEL["hash_runs"]
     return _checked(loop(*sources, runs, len(runs), columns, crc_tables(), found))
 
 
@@ -166,9 +163,3 @@ def _checked(found: int) -> int:
 def _within(time: int) -> int:
     """The time (ms), or the last or first one that there is."""
     return max(MIN_TIMESTAMP, min(MAX_TIMESTAMP, time))
-
-
-def _bytes(data: Buffer) -> NDArray[np.uint8]:
-    import numpy as np
-
-    return np.frombuffer(data if type(data) is bytes else memoryview(data).toreadonly(), np.uint8)

@@ -86,7 +86,7 @@ def find_batches(data: Buffer, pos: int, batches: IntArray) -> int:
     beyond 64 bits: :func:`~tallymark.protocol.records.batch.iterate_batches` says of the rest, from
     the last NEXT on, what it is. CRCs are not checked, nothing is decompressed.
     """
-    found: int = KERNEL["find_batches"](_bytes(data), pos, batches)
+    found: int = KERNEL["find_batches"](byte_array(data), pos, batches)
     if found < 0:
         raise ValueError("this is no table of batches")
     return found
@@ -104,7 +104,9 @@ def read_batches(
     its BREAK, and no rows. Raises ValueError for tables of another shape, TypeError for other
     types.
     """
-    done: int = KERNEL["read_batches"](_bytes(data), _bytes(scratch), batches, first, columns)
+    done: int = KERNEL["read_batches"](
+        byte_array(data), byte_array(scratch), batches, first, columns
+    )
     if done < 0:
         raise ValueError("these are not the tables of batches and columns")
     return done
@@ -125,11 +127,12 @@ def record_columns(
     count = max(count, 0)
     columns = column_table(count)
     where = (base_offset, base_timestamp, timestamp or 0, timestamp is not None)
-    wrong = KERNEL["read_one"](_bytes(payload), count, *where, columns)
+    wrong = KERNEL["read_one"](byte_array(payload), count, *where, columns)
     return columns[:, :count] if wrong == WHOLE else None
 
 
-def _bytes(data: Buffer) -> NDArray[np.uint8]:
+def byte_array(data: Buffer) -> NDArray[np.uint8]:
+    """The bytes as the compiled loops take them: not copied, not to be written."""
     import numpy as np
 
     return np.frombuffer(data if type(data) is bytes else memoryview(data).toreadonly(), np.uint8)
