@@ -1,4 +1,4 @@
-"""``python guard_page.py SEEDS``: the compiled loops beside memory that nobody may touch.
+"""``python guard_page.py SEEDS``: the compiled loops beside memory whose access ends the process.
 
 Every buffer ends where a page begins that may neither be read nor written, or begins where one
 ends: one byte too far, and the system ends the process (SIGSEGV). ``python guard_page.py outside``

@@ -1,4 +1,4 @@
-"""Batches as nobody should make them, from a seed: what readers of records are tried with."""
+"""Invalid and unusual batches, made from a seed; tests of readers use them."""
 
 from __future__ import annotations
 

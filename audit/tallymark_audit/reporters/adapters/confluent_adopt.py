@@ -78,8 +78,8 @@ class _LateTopics:
 
 
 def _reports_only_errors(config: Mapping[str, Any]) -> bool:
-    """Whether the producer reports failures only. UserError: then nobody could notice here what
-    was delivered, see :func:`.record_path.counts_references`."""
+    """Whether the producer reports failures only. UserError: then this wrapper could not notice
+    what was delivered, see :func:`.record_path.counts_references`."""
     only_errors = str(config.get("delivery.report.only.error", False)).lower() in ("true", "1")
     if only_errors and not counts_references():
         raise UserError(

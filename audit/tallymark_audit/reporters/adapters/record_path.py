@@ -103,7 +103,7 @@ class ReportPage:
         self.asked.clear()
 
     def ended(self, count: int) -> bool:
-        """Whether nobody holds a report of the first ``count`` records any more, so that all of
+        """Whether librdkafka has dropped all reports of the first ``count`` records, so that all of
         them have ended."""
         if getrefcount(self.reports[count - 1]) != _FREE_ONE:
             return False

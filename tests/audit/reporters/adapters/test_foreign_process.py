@@ -328,6 +328,18 @@ def test_librdkafka_puts_keys_where_we_say(ours: str, topic: str, name: str) -> 
             assert where[b"none"] == chooser.choose(None, 0)
 
 
+def publish_what_was_left(ours: str, topic: str, tmp_path: Path) -> None:
+    """The next producer on the host publishes the journal of the one that was killed."""
+    journal = tmp_path / "journal"
+    producer = audited(confluent_kafka.Producer({"bootstrap.servers": ours}), **options(tmp_path))
+    producer.produce(f"{topic}-other", b"v")
+    producer.flush(30)
+    deadline = time.monotonic() + 30
+    while len(list(journal.iterdir())) > 1 and time.monotonic() < deadline:
+        producer.poll(0.1)
+    producer.close()
+
+
 def test_killed_with_a_journal(ours: str, topic: str, tmp_path: Path) -> None:
     """What the application was told is safe is claimed, though it was killed at that moment."""
     journal = tmp_path / "journal"
@@ -354,13 +366,7 @@ while True:
     )
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert b"told" in died.stdout
-    producer = audited(confluent_kafka.Producer({"bootstrap.servers": ours}), **options(tmp_path))
-    producer.produce(f"{topic}-other", b"v")
-    producer.flush(30)
-    deadline = time.monotonic() + 30
-    while len(list(journal.iterdir())) > 1 and time.monotonic() < deadline:
-        producer.poll(0.1)
-    producer.close()
+    publish_what_was_left(ours, topic, tmp_path)
     check(ours, topic, 10)
 
 
@@ -382,13 +388,7 @@ os.kill(os.getpid(), signal.SIGKILL)
         [sys.executable, "-c", code], capture_output=True, timeout=60, check=False
     )
     assert died.returncode == -signal.SIGKILL, died.stderr
-    producer = audited(confluent_kafka.Producer({"bootstrap.servers": ours}), **options(tmp_path))
-    producer.produce(f"{topic}-other", b"v")
-    producer.flush(30)
-    deadline = time.monotonic() + 30
-    while len(list(journal.iterdir())) > 1 and time.monotonic() < deadline:
-        producer.poll(0.1)
-    producer.close()
+    publish_what_was_left(ours, topic, tmp_path)
     check(ours, topic, 300)
 
 
