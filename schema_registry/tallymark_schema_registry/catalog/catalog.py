@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tallymark_schema_registry.catalog.content import AVRO, Reference
+from tallymark_schema_registry.catalog.content import AVRO, Content, Reference
 from tallymark_schema_registry.catalog.records import (
     ConfigSet,
     ContextRemoved,
@@ -43,7 +43,13 @@ class SchemaEntry:
     md5: str
     kind: str = AVRO
     references: tuple[Reference, ...] = ()
+    metadata: str = ""
+    rule_set: str = ""
     used_by: set[tuple[str, int]] = field(default_factory=set)
+
+    def content(self, text: str) -> Content:
+        """The whole content; ``text`` is what the store has under the id."""
+        return Content(text, self.kind, self.references, self.metadata, self.rule_set)
 
 
 class VersionEntry(NamedTuple):
@@ -146,7 +152,14 @@ class Catalog:
 
 def add_schema(context: ContextCatalog, record: SchemaAdded) -> None:
     """Also what a start does for each schema of the store."""
-    entry = SchemaEntry(record.schema_id, record.md5, record.kind, record.references)
+    entry = SchemaEntry(
+        record.schema_id,
+        record.md5,
+        record.kind,
+        record.references,
+        record.metadata,
+        record.rule_set,
+    )
     context.schemas[record.schema_id] = entry
     # An import may bring one content under two ids; the first one is given to registrations.
     context.by_md5.setdefault(record.md5, record.schema_id)

@@ -17,13 +17,16 @@ from tallymark_schema_registry.catalog.content import AVRO, Reference
 
 @dataclass(frozen=True, slots=True)
 class SchemaAdded:
-    """An id has been given to a content. The texts are in the store, under the id."""
+    """An id has been given to a content. The text is in the store, under the id; ``metadata`` and
+    ``rule_set`` ("" for none) are decided with: groups, defaults, and what a version inherits."""
 
     context: str
     schema_id: int
     md5: str
     kind: str = AVRO
     references: tuple[Reference, ...] = ()
+    metadata: str = ""
+    rule_set: str = ""
     record: Literal["schema-added"] = "schema-added"
 
 
