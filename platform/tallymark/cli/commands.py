@@ -104,7 +104,7 @@ COMMANDS: Final[dict[str, Entry]] = {
         "Reconcile with Spark: count the data, judge every window.",
     ),
     "registry": Entry(
-        "tallymark_schema_registry.cli:command",
+        "tallymark_schema_registry.cli.serve:command",
         "Serve the Avro schema registry.",
     ),
     "replay": Entry(

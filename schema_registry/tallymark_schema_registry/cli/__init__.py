@@ -1,0 +1,5 @@
+"""The commands of the schema registry.
+
+:mod:`.serve` is ``tallymark registry``, the server.
+Each command is loaded when it is called.
+"""
