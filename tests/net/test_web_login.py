@@ -23,6 +23,7 @@ from tallymark.net.web.login import (
     Attempt,
     BasicLogin,
 )
+from tallymark.net.web.remembered import REMEMBERED_SECONDS, Remembered
 from tallymark.net.web.users import WebUsers
 
 
@@ -85,6 +86,91 @@ def test_a_right_password_is_hashed_once_and_again_when_users_change() -> None:
         assert (await login.check(basic("alice", "right"), "h")).status == 401
 
     asyncio.run(main())
+
+
+def test_credentials_that_nobody_uses_are_forgotten() -> None:
+    async def main() -> None:
+        now = [0.0]
+        users = Users()
+        login = BasicLogin(users, lambda: now[0], at_once)
+        right = basic("alice", "right")
+        assert login.remembered(right) is None
+        assert (await login.check(right, "h")).status == 200
+        for _ in range(3):
+            now[0] += REMEMBERED_SECONDS - 1
+            assert login.remembered(right) == "alice"
+            assert login.remembered(basic("alice", "wrong")) is None
+        now[0] += REMEMBERED_SECONDS
+        assert login.remembered(right) is None
+        assert (await login.check(right, "h")).status == 200
+        assert users.hashed == 2
+
+    asyncio.run(main())
+
+
+def test_what_has_an_end_is_not_remembered_beyond_it() -> None:
+    now = [0.0]
+    memory: Remembered[str] = Remembered(lambda: now[0], seconds=10)
+    memory.put(b"token", "alice", at_most=12)
+    now[0] = 9
+    assert memory.get(b"token") == "alice"
+    now[0] = 12
+    assert memory.get(b"token") is None
+
+
+def test_a_client_that_starts_with_many_connections_costs_one_hash() -> None:
+    """A service with a pool of connections sent its first requests all at once: each hashed the
+    same password, and all but four were answered 429."""
+
+    async def main() -> None:
+        users = Users()
+        users.go_on.clear()
+        login = BasicLogin(users, sleep=at_once)
+        pool = [
+            asyncio.create_task(login.check(basic("alice", "right"), "h"))
+            for _ in range(5 * MAX_WAITING_OF_ONE)
+        ]
+        await asyncio.sleep(0)
+        pool.pop().cancel()
+        users.go_on.set()
+        assert {one.status for one in await asyncio.gather(*pool)} == {200}
+        assert users.hashed == 1
+
+    asyncio.run(main())
+
+
+def test_a_password_that_is_changed_while_it_is_hashed_is_not_remembered() -> None:
+    """The old password was found right, then the users changed, and what had been found was put
+    into the memory of the new ones: the old password was good for as long as it was used."""
+
+    async def main() -> None:
+        users = Users()
+        users.go_on.clear()
+        login = BasicLogin(users, sleep=at_once)
+        old = asyncio.create_task(login.check(basic("alice", "right"), "h"))
+        await asyncio.sleep(0)
+        users.version = 2
+        assert login.remembered(basic("bob", "b")) is None  # as any other request does meanwhile
+        users.go_on.set()
+        assert (await old).status == 200
+        users.password = "new"
+        assert (await login.check(basic("alice", "right"), "h")).status == 401
+
+    asyncio.run(main())
+
+
+def test_memory_is_bounded_and_what_is_used_stays() -> None:
+    memory: Remembered[int] = Remembered(lambda: 0.0, most=3)
+    for number in range(3):
+        memory.put(memory.digest(b"%d" % number), number)
+    assert memory.get(memory.digest(b"0")) == 0
+    memory.put(memory.digest(b"3"), 3)
+    assert len(memory) == 3
+    assert memory.get(memory.digest(b"1")) is None
+    assert memory.get(memory.digest(b"0")) == 0
+    assert Remembered[int]().digest(b"0") != memory.digest(b"0")
+    memory.clear()
+    assert len(memory) == 0
 
 
 def test_guessing_is_rated_and_costs_others_nothing() -> None:

@@ -6,14 +6,27 @@ import logging
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from tallymark.errors import UserError
 from tallymark.net.addresses import is_loopback
 from tallymark.net.web.access_log import App
 from tallymark.net.web.guard import OwnNames, WebGuard
-from tallymark.net.web.login import BasicLogin, WebLogin
+from tallymark.net.web.login import Attempt
 
 log = logging.getLogger(__name__)
+
+
+class LogIn(Protocol):
+    """How clients log in: :class:`~.login.BasicLogin`, or what a server has instead."""
+
+    async def check(self, authorization: bytes, host: str) -> Attempt:
+        """Check one log-in: the header as received, and the address of the client."""
+        ...
+
+    def around(self, app: App) -> App:
+        """``app`` for those who have logged in, and the refusal for the others."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -23,7 +36,7 @@ class WebAccess:
 
     names: OwnNames = field(default_factory=OwnNames)
     tls: ssl.SSLContext | None = None
-    login: BasicLogin | None = None
+    login: LogIn | None = None
 
     @property
     def scheme(self) -> str:
@@ -32,7 +45,7 @@ class WebAccess:
 
     def around(self, app: App) -> App:
         """``app`` wrapped in the log-in and the guard."""
-        inner = app if self.login is None else WebLogin(app, self.login)
+        inner = app if self.login is None else self.login.around(app)
         return WebGuard(inner, self.names)
 
     def known_as(self, names: Iterable[str]) -> WebAccess:

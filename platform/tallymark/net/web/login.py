@@ -3,7 +3,8 @@
 Checking a password takes milliseconds on purpose, so two threads do it, and the work that a client
 can cause there is bounded::
 
-    credentials that were right before -> accepted, without hashing
+    credentials that were right, used in the last 15 minutes -> accepted, without hashing
+    the same that are being hashed -> their result
     else, of one name from one address   10 were wrong within 10 s  -> 429
                                          4 are not answered -> 429
     else   a known name, and fewer than 32 wait for a thread -> hashed: accepted, or 401
@@ -19,10 +20,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hashlib
-import hmac
 import logging
-import os
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
@@ -34,6 +32,7 @@ from tallymark.net.limits.failed_login_delay import FailedLoginDelay
 from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.web.access_log import App, Message, Receive, Send
 from tallymark.net.web.refusal import send_refusal
+from tallymark.net.web.remembered import Remembered
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +43,13 @@ MAX_HELD: Final = 1_000
 """Refusals that may wait for their turn, those of clients that have disconnected included; further
 ones are sent at once."""
 AT_LEAST_SECONDS: Final = 0.1
-"""Least time from a log-in to its refusal."""
+"""Least time from a log-in to its refusal; longer than it takes to hash a password."""
 MAX_WRONG: Final = 10
 WRONG_SECONDS: Final = 10.0
 OPEN_PATHS: Final = frozenset(("/healthz", "/health"))
 """Paths without a log-in: a program that checks the health of processes has no password."""
 CHALLENGE: Final = 'Basic realm="tallymark", charset="UTF-8"'
 
-_MAX_REMEMBERED: Final = 1_000
 _MAX_GUESSED: Final = 10_000
 _MAX_CREDENTIALS: Final = 4_096
 
@@ -87,20 +85,22 @@ class _Guessed(NamedTuple):
 
 class BasicLogin:
     """Checks log-ins. Belongs to one event loop. ``clock`` is monotonic, in seconds;
-    ``sleep(seconds)`` waits."""
+    ``sleep(seconds)`` waits; ``at_least`` as :data:`AT_LEAST_SECONDS`."""
 
     def __init__(
         self,
         users: Passwords,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        at_least: float = AT_LEAST_SECONDS,
     ) -> None:
         self._users = users
         self._clock = clock
         self._sleep = sleep
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="web-login")
-        self._key = os.urandom(32)
-        self._remembered: dict[bytes, str] = {}
+        self._at_least = at_least
+        self._right: Remembered[str] = Remembered(clock)
+        self._checks: dict[bytes, asyncio.Task[bool]] = {}
         self._version: object = None
         self._pace = FailedLoginDelay()
         self._hashing = 0
@@ -108,29 +108,40 @@ class BasicLogin:
         self._wrong: OrderedDict[_Guessed, tuple[float, int]] = OrderedDict()
         self._log_rate = LogRate()
 
+    def around(self, app: App) -> App:
+        """``app`` for those who have logged in."""
+        return WebLogin(app, self)
+
+    def remembered(self, authorization: bytes) -> str | None:
+        """The user whose credentials these are, if :meth:`check` found so lately. Costs
+        microseconds."""
+        version = self._users.version
+        if version != self._version:
+            self._right.clear()
+            self._checks.clear()
+            self._version = version
+        return self._right.get(self._right.digest(authorization))
+
     async def check(self, authorization: bytes, host: str) -> Attempt:
         """Check one log-in: ``authorization`` is the header as received, ``host`` the address of
         the client."""
         found = _credentials(authorization)
         if found is None:
             return Attempt(401)
-        version = self._users.version
-        if version != self._version:
-            self._remembered.clear()
-            self._version = version
-        digest = hmac.digest(self._key, authorization, hashlib.sha256)
-        user = self._remembered.get(digest)
+        user = self.remembered(authorization)
         if user is not None:
             return Attempt(200, user)
-        began = self._clock()
-        due = max(self._pace.come(host, began), began + AT_LEAST_SECONDS)
+        began, version = self._clock(), self._version
+        due = max(self._pace.come(host, began), began + self._at_least)
         guessed = _Guessed(sender(host), found[0])
         self._waiting[guessed] += 1
         try:
-            status = await self._judged(guessed, found[1])
+            digest = self._right.digest(authorization)
+            status = await self._judged(guessed, found[1], digest)
             if status == 200:
                 self._pace.let_in(host, self._clock())
-                self._remember(digest, found[0])
+                if version == self._users.version:  # else the password may be one that was changed
+                    self._right.put(digest, found[0])
                 return Attempt(200, found[0])
             if self._waiting.total() <= MAX_HELD:
                 await self._sleep(due - self._clock())
@@ -140,16 +151,31 @@ class BasicLogin:
             if not self._waiting[guessed]:
                 del self._waiting[guessed]
 
-    async def _judged(self, guessed: _Guessed, password: str) -> int:
-        if self._too_many_wrong(guessed) or self._waiting[guessed] > MAX_WAITING_OF_ONE:
+    async def _judged(self, guessed: _Guessed, password: str, digest: bytes) -> int:
+        same = self._checks.get(digest)
+        if self._too_many_wrong(guessed):
+            return 429
+        if same is None and self._waiting[guessed] > MAX_WAITING_OF_ONE:
             return 429
         if self._users.knows(guessed.name):
-            if self._hashing >= MAX_WAITING:
-                return 429
-            if await self._hashed(guessed.name, password):
+            if same is None:
+                if self._hashing >= MAX_WAITING:
+                    return 429
+                same = self._begin(guessed.name, password, digest)
+            if await asyncio.shield(same):
                 return 200
         self._note_wrong(guessed)
         return 401
+
+    def _begin(self, name: str, password: str, digest: bytes) -> asyncio.Task[bool]:
+        def ended(_task: asyncio.Task[bool]) -> None:
+            if self._checks.get(digest) is task:
+                del self._checks[digest]
+
+        task = asyncio.create_task(self._hashed(name, password))
+        self._checks[digest] = task
+        task.add_done_callback(ended)
+        return task
 
     async def _hashed(self, name: str, password: str) -> bool:
         self._hashing += 1
@@ -158,11 +184,6 @@ class BasicLogin:
             return await loop.run_in_executor(self._threads, self._users.fits, name, password)
         finally:
             self._hashing -= 1
-
-    def _remember(self, digest: bytes, user: str) -> None:
-        if len(self._remembered) >= _MAX_REMEMBERED:
-            self._remembered.clear()
-        self._remembered[digest] = user
 
     def _too_many_wrong(self, guessed: _Guessed) -> bool:
         since, count = self._wrong.get(guessed, (0.0, 0))
