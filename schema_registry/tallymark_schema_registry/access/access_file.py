@@ -1,0 +1,181 @@
+"""Users, tokens and roles of one file, which is read again when it has changed.
+
+A changed file counts within :data:`LOOK_SECONDS`. One that is wrong, or gone, changes nothing: an
+error is logged, once, and what was read before stays in force.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tallymark.errors import UserError
+from tallymark.net.web.login import Passwords
+from tallymark_schema_registry.access.document import Document, read_document
+from tallymark_schema_registry.access.grants import ALL, Grant, Grants, Principal
+from tallymark_schema_registry.access.hashes import PasswordHash, token_digest
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class UserEntry:
+    """One user."""
+
+    password: PasswordHash
+    principal: Principal
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEntry:
+    """One token. ``expires``: seconds since 1970; infinite where it never does."""
+
+    principal: Principal
+    expires: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """What a file says. ``tokens`` by the digest of the token."""
+
+    users: dict[str, UserEntry] = field(default_factory=dict)
+    tokens: dict[str, TokenEntry] = field(default_factory=dict)
+    roles: dict[str, tuple[Grant, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Document) -> Accounts:
+        """Holders with the same grants share them, and with them what is remembered for one."""
+        shared: dict[tuple[Grant, ...], Grants] = {}
+
+        def principal(name: str, grants: tuple[Grant, ...]) -> Principal:
+            return Principal(name, shared.setdefault(grants, Grants(grants)))
+
+        return cls(
+            {
+                name: UserEntry(
+                    PasswordHash.parse(user.password), principal(name, document.grants_of(user))
+                )
+                for name, user in document.users.items()
+            },
+            {
+                token.sha256: TokenEntry(
+                    principal(f"token:{name}", document.grants_of(token)),
+                    token.expires.timestamp() if token.expires else float("inf"),
+                )
+                for name, token in document.tokens.items()
+            },
+            {name: tuple(sorted(set(part.listed()))) for name, part in document.roles.items()},
+        )
+
+    def grants_of_roles(self, names: Iterable[str]) -> frozenset[Grant]:
+        """The grants of some roles; names that are no role give none."""
+        return frozenset(grant for name in names for grant in self.roles.get(name, ()))
+
+
+class UsersWithAllRights:
+    """The users of a file that says nothing of rights (:class:`tallymark.net.web.users.WebUsers`):
+    each of them may do everything."""
+
+    def __init__(self, users: Passwords) -> None:
+        self._users = users
+
+    @property
+    def version(self) -> object:
+        """Differs after the users have changed."""
+        return self._users.version
+
+    def knows(self, name: str) -> bool:
+        """Whether there is such a user; returns at once."""
+        return self._users.knows(name)
+
+    def fits(self, name: str, password: str) -> bool:
+        """Whether the password is the user's; takes milliseconds."""
+        return self._users.fits(name, password)
+
+    def user(self, name: str) -> Principal | None:
+        """The user who has logged in by this name."""
+        return Principal(name, ALL) if self._users.knows(name) else None
+
+    def token(self, token: bytes) -> None:
+        """There are no tokens."""
+
+
+class AccessFile:
+    """The accounts of the file at ``path``. Thread-safe. ``clock`` is monotonic, in seconds.
+
+    UserError where it cannot be read, or is wrong, at first."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._looked = clock()
+        self._stamp = _stamp(path)
+        self._accounts = Accounts.of(read_document(path))
+        self._version = 1
+        self._wrong = ""
+
+    @property
+    def version(self) -> int:
+        """Counts how often the accounts were replaced."""
+        self._look()
+        return self._version
+
+    def knows(self, name: str) -> bool:
+        """Whether there is such a user; returns at once."""
+        self._look()
+        return name in self._accounts.users
+
+    def fits(self, name: str, password: str) -> bool:
+        """Whether the password is the user's; takes long on purpose."""
+        user = self._accounts.users.get(name)
+        return user is not None and user.password.fits(password)
+
+    def user(self, name: str) -> Principal | None:
+        """The user who has logged in by this name."""
+        self._look()
+        found = self._accounts.users.get(name)
+        return found.principal if found else None
+
+    def token(self, token: bytes) -> TokenEntry | None:
+        """Whose token it is, whether or not it has expired."""
+        self._look()
+        return self._accounts.tokens.get(token_digest(token))
+
+    def _look(self) -> None:
+        if self._clock() - self._looked < LOOK_SECONDS:
+            return
+        with self._lock:
+            self._looked = self._clock()
+            stamp = _stamp(self._path)
+            if stamp == self._stamp:
+                return
+            try:
+                found = Accounts.of(read_document(self._path))
+            except UserError as error:
+                if str(error) != self._wrong:
+                    self._wrong = str(error)
+                    _log.error("who may use the registry stays as it was: %s", error)
+                return
+            self._stamp, self._wrong = stamp, ""
+            self._accounts = found
+            self._version += 1
+            _log.info(
+                "who may use the registry: read again, users=%d tokens=%d",
+                *(len(found.users), len(found.tokens)),
+            )
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,182 @@
+"""Who makes a request: HTTP Basic (RFC 7617) for users, bearer tokens (RFC 6750) for programs.
+
+Credentials that were verified are remembered, so a request costs microseconds, and a password is
+hashed once. What is remembered ends with a change of the accounts, with the token's time, and when
+nobody uses it. Refusals wait for their turn, as :mod:`tallymark.net.web.login` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from tallymark.net.addresses import sender
+from tallymark.net.limits.failed_login_delay import FailedLoginDelay
+from tallymark.net.limits.log_rate import LogRate
+from tallymark.net.web.access_log import App, Message, Receive, Send
+from tallymark.net.web.login import (
+    MAX_HELD,
+    OPEN_PATHS,
+    Attempt,
+    BasicLogin,
+    Passwords,
+    refused,
+)
+from tallymark.net.web.refusal import send_refusal
+from tallymark_schema_registry.access.access_file import TokenEntry
+from tallymark_schema_registry.access.grants import EVERYBODY, Grants, Principal
+
+log = logging.getLogger(__name__)
+
+PRINCIPAL: Final = "tallymark.principal"
+"""Where a request's scope has its :class:`~.grants.Principal`."""
+AT_LEAST_SECONDS: Final = 0.5
+"""As for :class:`~tallymark.net.web.login.BasicLogin`, whose hashes are not as slow."""
+BEARER_CHALLENGE: Final = 'Bearer realm="tallymark"'
+
+_LONGEST_TOKEN: Final = 16_384
+_NOBODY: Final = Principal("", Grants())
+
+
+class AccountSource(Passwords, Protocol):
+    """Passwords and tokens, and whose they are: an :class:`~.access_file.AccessFile`."""
+
+    def user(self, name: str) -> Principal | None:
+        """The user who has logged in by this name."""
+        ...
+
+    def token(self, token: bytes) -> TokenEntry | None:
+        """Whose token it is, whether or not it has expired."""
+        ...
+
+
+class LoggedIn(NamedTuple):
+    """The result of a log-in: ``status`` 200, 401 or 429, and who it is where it is 200."""
+
+    status: int
+    principal: Principal | None = None
+
+
+class RegistryLogIn:
+    """Finds principals by ``Authorization`` headers. Belongs to one event loop. ``clock`` is
+    monotonic, ``now`` since 1970, both in seconds."""
+
+    def __init__(
+        self,
+        source: AccountSource,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._now = now
+        self._sleep = sleep
+        self._basic = BasicLogin(source, clock, sleep, AT_LEAST_SECONDS)
+        self._pace = FailedLoginDelay()
+        self._held = 0
+        self._log_rate = LogRate()
+
+    @property
+    def generation(self) -> object:
+        """A value that differs after users, tokens or grants have changed."""
+        return self._source.version
+
+    def principal_of(self, authorization: bytes) -> Principal | None:
+        """Whose credentials these are, if that is known without work: None does not mean that they
+        are wrong, :meth:`log_in` tells. What is remembered for one principal is true for others
+        with the same ``grants.view``, and for nobody after a change, since views are new then."""
+        token = _token(authorization)
+        if token is not None:
+            return self._of_token(token)
+        user = self._basic.remembered(authorization)
+        return None if user is None else self._source.user(user)
+
+    async def log_in(self, authorization: bytes, host: str) -> LoggedIn:
+        """Check the header as received; ``host`` is the address of the client."""
+        principal = self.principal_of(authorization)
+        if principal is not None:
+            return LoggedIn(200, principal)
+        if _token(authorization) is not None:
+            await self._refuse(host)
+            return LoggedIn(401)
+        attempt = await self._basic.check(authorization, host)
+        if attempt.status != 200:
+            return LoggedIn(attempt.status)
+        principal = self._source.user(attempt.user)
+        return LoggedIn(401) if principal is None else LoggedIn(200, principal)
+
+    async def check(self, authorization: bytes, host: str) -> Attempt:
+        """See :class:`tallymark.net.web.access.LogIn`."""
+        found = await self.log_in(authorization, host)
+        return Attempt(found.status, found.principal.name if found.principal else "")
+
+    def around(self, app: App) -> App:
+        """``app`` for those who have logged in; it finds them in the scope."""
+        return RequestLogIn(app, self)
+
+    def _of_token(self, token: bytes) -> Principal | None:
+        found = self._source.token(token)
+        if found is None or found.expires <= self._now():
+            return None
+        return found.principal
+
+    async def _refuse(self, host: str) -> None:
+        """Wait until a wrong token may be refused; tokens cannot be guessed, but refusals are work,
+        too."""
+        now = self._clock()
+        due = self._pace.come(host, now)
+        held_back = self._log_rate.passes(sender(host))
+        if held_back is not None:
+            log.warning("token refused from=%s held_back=%d", sender(host), held_back)
+        if self._held < MAX_HELD:
+            self._held += 1
+            try:
+                await self._sleep(due - now)
+            finally:
+                self._held -= 1
+
+
+class RequestLogIn:
+    """Wraps ``app``: only clients that have logged in reach it, but for health checks."""
+
+    def __init__(self, app: App, log_in: RegistryLogIn) -> None:
+        self._app = app
+        self._log_in = log_in
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+            scope[PRINCIPAL] = _NOBODY
+            await self._app(scope, receive, send)
+            return
+        headers = dict(reversed(scope["headers"]))
+        client = scope.get("client")
+        authorization = headers.get(b"authorization", b"")
+        found = await self._log_in.log_in(authorization, client[0] if client else "?")
+        if found.principal is not None:
+            scope[PRINCIPAL] = found.principal
+            await self._app(scope, receive, send)
+            return
+        text, more = refused(found.status)
+        answer = [(name.lower().encode(), value.encode()) for name, value in more.items()]
+        if found.status == 401:
+            answer.append((b"www-authenticate", BEARER_CHALLENGE.encode()))
+        await send_refusal(send, headers, found.status, text, answer)
+
+
+def principal_in(scope: Mapping[str, object]) -> Principal:
+    """Who makes a request. Where nobody logs in: somebody who may do everything."""
+    found = scope.get(PRINCIPAL, EVERYBODY)
+    assert isinstance(found, Principal)
+    return found
+
+
+def _token(authorization: bytes) -> bytes | None:
+    scheme, _, value = authorization.partition(b" ")
+    if scheme.lower() != b"bearer" or len(value) > _LONGEST_TOKEN:
+        return None
+    return value.strip()
