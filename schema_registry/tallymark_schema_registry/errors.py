@@ -55,6 +55,33 @@ def schema_not_found(schema_id: int | None = None) -> RegistryError:
     )
 
 
+def subject_deleted(subject: str) -> RegistryError:
+    # The missing space is Confluent's; tools compare the text.
+    text = f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently"
+    return RegistryError(404, 40404, text)
+
+
+def subject_not_deleted(subject: str) -> RegistryError:
+    text = f"Subject '{subject}' was not deleted first before being permanently deleted"
+    return RegistryError(404, 40405, text)
+
+
+def version_deleted(subject: str, version: int) -> RegistryError:
+    text = (
+        f"Subject '{subject}' Version {version} was soft deleted."
+        "Set permanent=true to delete permanently"
+    )
+    return RegistryError(404, 40406, text)
+
+
+def version_not_deleted(subject: str, version: int) -> RegistryError:
+    text = (
+        f"Subject '{subject}' Version {version} was not deleted first before being permanently "
+        "deleted"
+    )
+    return RegistryError(404, 40407, text)
+
+
 def no_subject_level(subject: str) -> RegistryError:
     text = f"Subject '{subject}' does not have subject-level compatibility configured"
     return RegistryError(404, 40408, text)
@@ -105,12 +132,35 @@ def invalid_level() -> RegistryError:
     return RegistryError(422, 42203, text)
 
 
+def invalid_mode() -> RegistryError:
+    text = "Invalid mode. Valid values are READWRITE, READONLY, IMPORT and FORWARD."
+    return RegistryError(422, 42204, text)
+
+
 def not_permitted(reason: str) -> RegistryError:
     return RegistryError(422, 42205, reason)
 
 
+def reference_exists(subject: str, version: int) -> RegistryError:
+    """``subject``: qualified."""
+    text = (
+        "One or more references exist to the schema "
+        f"{{magic=1,keytype=SCHEMA,subject={subject},version={version}}}."
+    )
+    return RegistryError(422, 42206, text)
+
+
 def invalid_subject(subject: str) -> RegistryError:
     return RegistryError(422, 42208, f"The specified subject '{subject}' is not a valid.")
+
+
+def invalid_rule_set(reason: str) -> RegistryError:
+    return RegistryError(422, 42210, f"Invalid ruleset: {reason[:_SHOWN]}")
+
+
+def context_not_empty(context: str) -> RegistryError:
+    text = f"The specified context '{context}' is not empty."
+    return RegistryError(422, 42211, text)
 
 
 def store_failed() -> RegistryError:

@@ -14,7 +14,7 @@ kilobyte a version; texts are read from the store when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -77,11 +77,16 @@ class SubjectCatalog:
 
 @dataclass(slots=True)
 class ContextCatalog:
-    """One context. ``referred``: (qualified subject, version) -> ids of this context that refer to
-    it."""
+    """One context. ``by_md5``: the lowest id that has the content; an import can bring a content
+    under several, and ``twins`` has all of these. ``referred``: (qualified subject, version) -> ids
+    of this context that refer to it.
+
+    ``last_id``, ``listed`` and each subject's ``last_version`` cannot be told from the schemas and
+    versions that are left after permanent deletions; a store keeps them by themselves."""
 
     schemas: dict[int, SchemaEntry] = field(default_factory=dict)
     by_md5: dict[str, int] = field(default_factory=dict)
+    twins: dict[str, set[int]] = field(default_factory=dict)
     subjects: dict[str, SubjectCatalog] = field(default_factory=dict)
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
@@ -96,6 +101,13 @@ class Catalog:
     def __init__(self) -> None:
         self.number = 0
         self.contexts: dict[str, ContextCatalog] = {DEFAULT_CONTEXT: ContextCatalog(listed=True)}
+
+    def ids_of(self, context: str, md5: str) -> Collection[int]:
+        """Every id that a context has for a content."""
+        found = self.context(context)
+        if md5 in found.twins:
+            return found.twins[md5]
+        return (found.by_md5[md5],) if md5 in found.by_md5 else ()
 
     def context(self, name: str) -> ContextCatalog:
         """The context, an empty one where there is none."""
@@ -161,8 +173,10 @@ def add_schema(context: ContextCatalog, record: SchemaAdded) -> None:
         record.rule_set,
     )
     context.schemas[record.schema_id] = entry
-    # An import may bring one content under two ids; the first one is given to registrations.
-    context.by_md5.setdefault(record.md5, record.schema_id)
+    there = context.by_md5.setdefault(record.md5, record.schema_id)
+    if there != record.schema_id:
+        context.by_md5[record.md5] = min(there, record.schema_id)
+        context.twins.setdefault(record.md5, {there}).add(record.schema_id)
     context.last_id = max(context.last_id, record.schema_id)
     for place in _places(record.context, record.references):
         context.referred.setdefault(place, set()).add(record.schema_id)
@@ -184,8 +198,15 @@ def add_version(context: ContextCatalog, record: VersionAdded) -> None:
 
 def _remove_schema(context: ContextCatalog, record: SchemaRemoved) -> None:
     entry = context.schemas.pop(record.schema_id)
-    if context.by_md5.get(entry.md5) == record.schema_id:
-        del context.by_md5[entry.md5]
+    left = context.twins.get(entry.md5, set()) - {record.schema_id}
+    if left:
+        context.by_md5[entry.md5] = min(left)
+    else:
+        context.by_md5.pop(entry.md5, None)
+    if len(left) > 1:
+        context.twins[entry.md5] = left
+    else:
+        context.twins.pop(entry.md5, None)
     for place in _places(record.context, entry.references):
         ids = context.referred.get(place, set())
         ids.discard(record.schema_id)

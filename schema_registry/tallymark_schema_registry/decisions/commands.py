@@ -37,8 +37,9 @@ class Sent:
 
     ``text`` None or blank: the content of the subject's latest version again. A reference's
     version -1 is the latest. ``metadata`` and ``rule_set``: see
-    :func:`~tallymark_schema_registry.catalog.content.sorted_json`; "" for none. ``schema_id`` and
-    ``version``: chosen by the client (IMPORT), or expected by it."""
+    :func:`~tallymark_schema_registry.catalog.contracts.metadata_text` and ``rule_set_text``; "" for
+    none. ``schema_id`` and ``version``: chosen by the client (IMPORT), or expected by it; version
+    -1 expects that the schema is the latest, or becomes it."""
 
     text: str | None
     kind: str = AVRO
@@ -90,10 +91,9 @@ class Found(NamedTuple):
 class Parse:
     """Parse a text and write it canonically.
 
-    ``text`` None: the stored text of ``same_as``. ``references`` have numbers and subjects as they
-    will be stored; ``closure`` is (context, id) of every schema that they reach, each after those
-    that it refers to itself, so that types are known before they are used. ``strict``: refuse what
-    a new schema may not have (a default that does not fit, an invalid name)."""
+    ``text`` None: the stored text of ``same_as``. ``references`` have numbers; ``closure`` is
+    (context, id) of every schema that they reach, each after those that it refers to itself, so
+    that types are known before they are used."""
 
     context: str
     text: str | None
@@ -101,17 +101,19 @@ class Parse:
     references: tuple[Reference, ...] = ()
     closure: tuple[tuple[str, int], ...] = ()
     normalize: bool = False
-    strict: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
     """``text`` is the canonical text. ``references`` are those of the question, in its order, or as
-    normalizing orders them."""
+    normalizing orders them. ``fault``: why it could not be registered as a new schema (a default
+    that does not fit, an invalid name), though it can be read; "" where it could. A text that
+    cannot be read at all is refused by the caller."""
 
     question: Parse
     text: str
     references: tuple[Reference, ...] = ()
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
