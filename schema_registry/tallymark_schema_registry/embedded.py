@@ -13,8 +13,9 @@ from pathlib import Path
 from tallymark.closing import ClosedByWith
 from tallymark.net.web.access import WebAccess
 from tallymark.net.web.access_log import AccessLog, AccessLogFile
+from tallymark.net.web.connection_bounds import WebLimits
 from tallymark.net.web.guard import OwnNames
-from tallymark.net.web.server import WebLimits, WebServer, listen
+from tallymark.net.web.server import WebServer, listen
 from tallymark_schema_registry.service import Registry
 from tallymark_schema_registry.store import Store, open_engine
 from tallymark_schema_registry.web import create_app

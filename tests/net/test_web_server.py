@@ -22,7 +22,9 @@ from eventually import eventually
 
 from tallymark.errors import UserError
 from tallymark.net.tls.contexts import server_context
-from tallymark.net.web.server import WebLimits, WebServer, listen
+from tallymark.net.web.connection_bounds import WebLimits
+from tallymark.net.web.http_pure import PureHttp
+from tallymark.net.web.server import HTTP, HttpProtocol, WebServer, listen
 
 SHORT = WebLimits(max_connections=8, max_per_host=8, handshake=0.3, head=0.3, body=0.3, unread=0.3)
 
@@ -46,14 +48,19 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 Start = Callable[..., tuple[WebServer, int]]
 
 
-@pytest.fixture
-def start() -> Iterator[Start]:
+def _protocols() -> list[HttpProtocol]:
+    """That of h11, and that of httptools where it is installed."""
+    return [PureHttp] if HTTP is PureHttp else [PureHttp, HTTP]
+
+
+@pytest.fixture(params=_protocols(), ids=lambda http: http.__name__)
+def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     with contextlib.ExitStack() as stack:
 
         def started(limits: WebLimits = SHORT, **more: Any) -> tuple[WebServer, int]:
             listener = listen("127.0.0.1", 0, "the test", "test.port")
             port = int(listener.getsockname()[1])
-            server = WebServer(app, listener, "test", limits=limits, **more)
+            server = WebServer(app, listener, "test", limits=limits, http=request.param, **more)
             stack.callback(server.close)
             return server, port
 

@@ -22,12 +22,10 @@ import socket
 import ssl
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tallymark.errors import TallymarkError, UserError
 from tallymark.net.limits.accept_queue import ACCEPTS, close_listener, rate_accept_errors
@@ -36,35 +34,28 @@ from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.limits.pending_handshakes import PendingHandshakes
 from tallymark.net.tls.handshake import Successor, TlsHandshake
 from tallymark.net.web.access_log import App
+from tallymark.net.web.connection_bounds import BoundedConnection, WebLimits
+
+try:
+    from tallymark.net.web.http_compiled import CompiledHttp as _Http
+except ImportError:  # httptools is in the extras; without it all is the same, and slower
+    from tallymark.net.web.http_pure import PureHttp as _Http  # type: ignore[assignment]
+
+HttpProtocol = Callable[..., BoundedConnection]
+"""(limits, quota, whether the quota counts the connection already, what uvicorn gives a protocol)
+-> the protocol of one connection."""
+HTTP: Final[HttpProtocol] = _Http
+"""The protocol of every server that is not given another one."""
 
 START_SECONDS: Final = 30.0
 CLOSE_SECONDS: Final = 10.0
-_AWAITED: Final = {str(h11.IDLE): "head", str(h11.SEND_BODY): "body"}
-"""State of a client -> the part of a request that it still has to send; nothing in other states."""
-
-
-@dataclass(frozen=True, slots=True)
-class WebLimits:
-    """Limits for clients that need not have logged in. Times in seconds."""
-
-    max_connections: int = 512
-    """In total; and at most half of the descriptors that the process may open."""
-    max_per_host: int = 384
-    """From one address, so that others can still connect."""
-    handshake: float = 10.0
-    head: float = 10.0
-    """Time for the head of a request, from the start of the connection or the first byte of a later
-    request."""
-    body: float = 30.0
-    unread: float = 30.0
-    """Time in which a client must read 64 KiB of a response."""
 
 
 class WebServer:
     """Serves ``app`` on ``listener`` from construction on, until :meth:`close`.
 
-    ``tls`` is its TLS context; ``name`` is that of its thread. TallymarkError where it does not
-    start."""
+    ``tls`` is its TLS context; ``name`` is that of its thread; ``http`` makes the protocol of a
+    connection. TallymarkError where it does not start."""
 
     def __init__(
         self,
@@ -74,12 +65,15 @@ class WebServer:
         *,
         tls: ssl.SSLContext | None = None,
         limits: WebLimits | None = None,
+        http: HttpProtocol | None = None,
     ) -> None:
         self._name = name
         self._listener = listener
         bounds = _within_descriptors(limits or WebLimits())
         self.quota = ConnectionQuota(bounds.max_connections, bounds.max_per_host)
-        self._server = GracefulServer(_config(app, _Connections(bounds, self.quota, tls)))
+        self._server = GracefulServer(
+            _config(app, _Connections(bounds, self.quota, tls, http or HTTP))
+        )
         logging.getLogger("uvicorn.error").addFilter(_RATED)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -142,17 +136,22 @@ class _Connections:
     protocol class."""
 
     def __init__(
-        self, limits: WebLimits, quota: ConnectionQuota, tls: ssl.SSLContext | None
+        self,
+        limits: WebLimits,
+        quota: ConnectionQuota,
+        tls: ssl.SSLContext | None,
+        http: HttpProtocol,
     ) -> None:
         self.limits = limits
         self.quota = quota
         self._tls = tls
+        self._http = http
         self._handshakes: PendingHandshakes[TlsHandshake] = PendingHandshakes()
 
     def __call__(self, **of_uvicorn: Any) -> asyncio.Protocol:
         rate_accept_errors(asyncio.get_running_loop())
         if self._tls is None:
-            return _BoundedHttp(self, counted=False, **of_uvicorn)
+            return self._http(self.limits, self.quota, False, **of_uvicorn)
         counted = False
 
         def admit(handshake: TlsHandshake) -> bool:
@@ -166,7 +165,7 @@ class _Connections:
 
         def serve(handshake: TlsHandshake) -> Successor:
             self._handshakes.end(handshake.host, handshake)
-            return _BoundedHttp(self, counted=True, **of_uvicorn)
+            return self._http(self.limits, self.quota, True, **of_uvicorn)
 
         def ended(handshake: TlsHandshake, _why: str) -> None:
             if counted:
@@ -174,73 +173,6 @@ class _Connections:
                 self.quota.give_back(handshake.host)
 
         return TlsHandshake(self._tls, self.limits.handshake, admit, serve, ended)
-
-
-class _BoundedHttp(H11Protocol):
-    """uvicorn's protocol with deadlines. ``counted``: the quota counts the connection already."""
-
-    def __init__(self, connections: _Connections, counted: bool, **of_uvicorn: Any) -> None:
-        super().__init__(**of_uvicorn)
-        self._limits = connections.limits
-        self._quota = connections.quota
-        self._counted = counted
-        self._host = "?"
-        self._awaited = ""
-        self._clock: asyncio.TimerHandle | None = None
-        self._unread: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        super().connection_made(transport)
-        self._host = self.client[0] if self.client else "?"
-        if not self._counted and self._quota.take(self._host) is not None:
-            transport.abort()
-            return
-        self._counted = True
-        self._await("head")
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._counted:
-            self._counted = False
-            self._quota.give_back(self._host)
-        self._await("")
-        self._stop_unread()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.transport.is_closing():
-            return
-        self._await(_AWAITED.get(str(self.conn.their_state), ""))
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._unread = self.loop.call_later(self._limits.unread, self._give_up)
-
-    def resume_writing(self) -> None:
-        self._stop_unread()
-        super().resume_writing()
-
-    def _await(self, part: str) -> None:
-        """Set the deadline for a part of a request. It runs from the first wait for that part;
-        bytes that arrive do not extend it."""
-        if part == self._awaited:
-            return
-        self._awaited = part
-        if self._clock is not None:
-            self._clock.cancel()
-            self._clock = None
-        if part:
-            seconds = self._limits.head if part == "head" else self._limits.body
-            self._clock = self.loop.call_later(seconds, self._give_up)
-
-    def _stop_unread(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
-
-    def _give_up(self) -> None:
-        self.transport.abort()
 
 
 class _Rated(logging.Filter):
