@@ -11,16 +11,20 @@ Reading order: :mod:`.frame` (the layout), :mod:`.codec` (one schema's encoder a
 from tallymark.serialization.codec import AvroCodec
 from tallymark.serialization.errors import RegistryError, SerializationError
 from tallymark.serialization.frame import frame, split_frame
-from tallymark.serialization.registry_client import RegisteredSchema, RegistryClient
+from tallymark.serialization.registry_client import RegistryClient
+from tallymark.serialization.schemas import DryRun, Reference, RegisteredSchema, Schema
 from tallymark.serialization.serializers import AvroDecoder, AvroEncoder, topic_name_subject
 
 __all__ = [
     "AvroCodec",
     "AvroDecoder",
     "AvroEncoder",
+    "DryRun",
+    "Reference",
     "RegisteredSchema",
     "RegistryClient",
     "RegistryError",
+    "Schema",
     "SerializationError",
     "frame",
     "split_frame",

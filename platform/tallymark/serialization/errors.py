@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tallymark.errors import TallymarkError
+
+_WHAT_TO_DO: Final = {
+    401: "give the username and password, or the token, of a user of this registry",
+    403: "ask for the right to do this, or log in as somebody who has it",
+}
 
 
 class SerializationError(TallymarkError):
@@ -10,10 +17,19 @@ class SerializationError(TallymarkError):
 
 
 class RegistryError(TallymarkError):
-    """The registry answered with an error: HTTP ``status``, its own ``code``, ``message``."""
+    """The registry answered with an error: HTTP ``status``, its own ``code``, ``message``.
 
-    def __init__(self, status: int, code: int, message: str) -> None:
-        super().__init__(f"the schema registry answered {code}: {message}")
+    ``request``: what was asked, as "METHOD PATH at URL"; never with a user, a password or a token.
+    """
+
+    def __init__(self, status: int, code: int, message: str, request: str = "") -> None:
+        said = f"the schema registry answered {code}: {message}"
+        if request:
+            said += f" ({request})"
+        if status in _WHAT_TO_DO:
+            said += f"; {_WHAT_TO_DO[status]}"
+        super().__init__(said)
         self.status = status
         self.code = code
         self.message = message
+        self.request = request

@@ -1,160 +1,179 @@
-"""The schema registry's HTTP client, for any Confluent-compatible registry."""
+"""The schema registry's client, for any Confluent-compatible registry."""
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass
+import hashlib
+import uuid
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlsplit
+from typing import Any, Final
 
-from tallymark.closing import ClosedByWith
-from tallymark.errors import UserError
-from tallymark.serialization.errors import RegistryError
+from tallymark.serialization.addresses import Token
+from tallymark.serialization.asked_once import AskedOnce
+from tallymark.serialization.errors import RegistryError, SerializationError
 from tallymark.serialization.http_retry import Http
+from tallymark.serialization.operations import RegistryOperations, versions_path
+from tallymark.serialization.schemas import (
+    Reference,
+    RegisteredSchema,
+    Schema,
+    body_of,
+    read_schema,
+    read_version,
+    required,
+)
 
-_NOT_FOUND = 404
+_CHARACTERS: Final = 32 * 1024 * 1024
+"""Of schemas that are remembered, by id, by registration and by reference each."""
+_MOST_REFERRED: Final = 1000
+"""Schemas that one schema may refer to, directly and through others."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredSchema:
-    """One version of a subject."""
-
-    subject: str
-    version: int
-    schema_id: int
-    text: str
-
-
-class RegistryClient(ClosedByWith):
+class RegistryClient(RegistryOperations):
     """Thread-safe. Schemas never change, so ids and registrations are asked for once.
 
-    ``timeout`` in seconds is that of one attempt; a request is sent up to ``attempts`` times, with
-    back-off, while no server answers, or the registry reports a failure of its own. At an ``https``
-    address it trusts the authorities in the PEM file ``ssl_truststore_location``, else the
-    system's; with ``username`` and ``password`` it logs in (HTTP Basic).
+    ``url``: one address, or several servers of the same registry (a list, or with commas between);
+    the one that answered last is asked, and the next one when it does not answer or is in trouble.
+    ``timeout`` in seconds is that of one attempt; a request is sent up to ``attempts`` times to
+    each server, with back-off, while no server answers, or the registry reports a failure of its
+    own (5xx, 408, 429). At an ``https`` address it trusts the authorities in the PEM file
+    ``ssl_truststore_location``, else the system's. It logs in with ``username`` and ``password``
+    (HTTP Basic), or with ``token`` (Bearer; a function is called for each request, so that tokens
+    can expire).
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         *,
         timeout: float = 10.0,
         attempts: int = 4,
         ssl_truststore_location: str = "",
         username: str = "",
         password: str = "",
+        token: Token = "",
     ) -> None:
-        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-            raise UserError(
-                f"{url!r} is not the address of a schema registry", "write http://HOST:PORT"
-            )
-        self.url = url.rstrip("/")
-        self._http = Http(
-            self.url,
-            timeout,
-            attempts,
-            truststore=Path(ssl_truststore_location) if ssl_truststore_location else None,
-            login=(username, password) if username else None,
-        )
-        self._texts: dict[int, str] = {}
-        self._ids: dict[tuple[str, str], int] = {}
-        # Many threads that need the same schema at the same moment ask once.
-        self._lock = threading.Lock()
+        truststore = Path(ssl_truststore_location) if ssl_truststore_location else None
+        login = (username, password) if username else None
+        http = Http(url, timeout, attempts, truststore=truststore, login=login, token=token)
+        super().__init__(http)
+        self.url = ",".join(address.url for address in http.addresses)
+        self._schemas: AskedOnce[int | str, Schema] = AskedOnce(_CHARACTERS)
+        self._ids: AskedOnce[tuple[str, str | Schema, bool], int] = AskedOnce(_CHARACTERS)
+        self._referred: AskedOnce[Reference, RegisteredSchema] = AskedOnce(_CHARACTERS)
 
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
-
-    def register(self, subject: str, schema: str) -> int:
+    def register(
+        self,
+        subject: str,
+        schema: str | Schema,
+        *,
+        normalize: bool = False,
+        schema_id: int | None = None,
+        version: int | None = None,
+    ) -> int:
         """The id of ``schema``, which is a version of ``subject`` afterwards.
 
-        Raises RegistryError with status 409 if it is not compatible with the subject's versions.
+        ``version``: only if it becomes this one. ``schema_id``: only in the mode IMPORT, which also
+        takes any version. Raises RegistryError with status 409 if the schema is not compatible with
+        the subject's versions.
         """
-        with self._lock:
-            known = self._ids.get((subject, schema))
-            if known is None:
-                path = f"/subjects/{_segment(subject)}/versions"
-                answer = self._http.request("POST", path, {"schema": schema})
-                known = self._ids[subject, schema] = int(_value(answer, "id"))
-            return known
+
+        def ask() -> int:
+            body = body_of(schema)
+            body |= {} if schema_id is None else {"id": schema_id}
+            body |= {} if version is None else {"version": version}
+            query = "?normalize=true" if normalize else ""
+            path = f"{versions_path(subject)}{query}"
+            return int(required(self._http.request("POST", path, body), "id"))
+
+        if schema_id is not None or version is not None:
+            return ask()
+        text = schema if isinstance(schema, str) else schema.text
+        return self._ids.get((subject, schema, normalize), ask, lambda _: text)
 
     def schema(self, schema_id: int) -> str:
         """The text of the schema. Raises RegistryError with status 404 if there is none."""
-        with self._lock:
-            known = self._texts.get(schema_id)
-            if known is None:
-                answer = self._http.request("GET", f"/schemas/ids/{schema_id}")
-                known = self._texts[schema_id] = str(_value(answer, "schema"))
-            return known
+        return self.schema_by_id(schema_id).text
 
-    def lookup(self, subject: str, schema: str) -> RegisteredSchema | None:
-        """The version of ``subject`` that is this schema, None if there is none."""
-        return self._version("POST", f"/subjects/{_segment(subject)}", {"schema": schema})
+    def schema_by_id(self, schema_id: int) -> Schema:
+        """The schema with what it refers to. Raises RegistryError with status 404 if there is none;
+        the registry is asked for the same id again only after a while, 30 s at most."""
+        return self._schema(schema_id, f"/schemas/ids/{schema_id}")
 
-    def version(self, subject: str, version: int) -> RegisteredSchema | None:
-        """One version of ``subject``, None if there is none."""
-        return self._version("GET", f"/subjects/{_segment(subject)}/versions/{version}")
+    def schema_by_guid(self, guid: str) -> Schema:
+        """As :meth:`schema_by_id`, by the guid, which is the same in every registry and context."""
+        guid = str(uuid.UUID(guid))
+        return self._schema(guid, f"/schemas/guids/{guid}")
 
-    def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest version of ``subject``, None if there is none."""
-        return self._version("GET", f"/subjects/{_segment(subject)}/versions/latest")
-
-    def subjects(self) -> list[str]:
-        """The names of all subjects."""
-        return list(self._http.request("GET", "/subjects"))
-
-    def versions(self, subject: str) -> list[int]:
-        """The numbers of a subject's versions, ascending; empty if there is no such subject."""
-        try:
-            return list(self._http.request("GET", f"/subjects/{_segment(subject)}/versions"))
-        except RegistryError as error:
-            if error.status == _NOT_FOUND:
-                return []
-            raise
-
-    def conflicts(self, subject: str, schema: str) -> list[str]:
-        """Why ``schema`` could not be registered; empty: it could. Changes nothing."""
-        path = f"/compatibility/subjects/{_segment(subject)}/versions?verbose=true"
-        answer = self._http.request("POST", path, {"schema": schema})
-        if _value(answer, "is_compatible"):
-            return []
-        return [str(message) for message in answer.get("messages") or ["incompatible"]]
-
-    def level(self, subject: str = "") -> str:
-        """The compatibility level in force for a subject, or the global one."""
-        answer = self._http.request("GET", f"{_config(subject)}?defaultToGlobal=true")
-        return str(_value(answer, "compatibilityLevel"))
-
-    def set_level(self, level: str, subject: str = "") -> None:
-        """Set a subject's compatibility level, or the global one."""
-        self._http.request("PUT", _config(subject), {"compatibility": level})
-
-    def _version(self, method: str, path: str, body: Any = None) -> RegisteredSchema | None:
-        try:
-            answer = self._http.request(method, path, body)
-        except RegistryError as error:
-            if error.status == _NOT_FOUND:
-                return None
-            raise
-        return RegisteredSchema(
-            str(_value(answer, "subject")),
-            int(_value(answer, "version")),
-            int(_value(answer, "id")),
-            str(_value(answer, "schema")),
+    def guid(self, schema_id: int) -> str:
+        """The guid of a schema. Raises SerializationError where the registry knows none."""
+        schema = self.schema_by_id(schema_id)
+        if schema.guid:
+            return schema.guid
+        # Servers before Confluent's 8 do not say it. It is the MD5 of what identifies the schema.
+        if not (schema.references or schema.metadata or schema.rule_set):
+            digest = hashlib.md5(schema.text.encode(), usedforsecurity=False).hexdigest()
+            guid = str(uuid.UUID(hex=digest))
+            if self._knows(guid, schema):
+                return guid
+        raise SerializationError(
+            f"the registry at {self.url} does not say the guid of schema {schema_id}; "
+            "let it answer as the 8.x servers do, or send the id in front of the datum"
         )
 
+    def reference_texts(self, schema: Schema) -> tuple[str, ...]:
+        """The texts of all schemas that ``schema`` refers to, directly and through others, each
+        before those that refer to it. Raises SerializationError if they are more than 1,000, or
+        refer to each other in a circle."""
+        found: dict[Reference, str] = {}
+        above: set[Reference] = set()
+        to_do = [(one, False) for one in reversed(schema.references)]
+        while to_do:
+            reference, below_done = to_do.pop()
+            if reference in found:
+                continue
+            referred = self._refer(reference)
+            if below_done or not referred.references:
+                above.discard(reference)
+                found[reference] = referred.text
+                continue
+            if reference in above or len(above) + len(found) >= _MOST_REFERRED:
+                raise SerializationError(
+                    f"what the schema refers to has no end: {reference.name} in version "
+                    f"{reference.version} of {reference.subject}"
+                )
+            above.add(reference)
+            to_do.append((reference, True))
+            to_do += [(one, False) for one in reversed(referred.references)]
+        return tuple(dict.fromkeys(found.values()))
 
-def _segment(subject: str) -> str:
-    """A subject as one segment of a path, whatever it contains."""
-    return quote(subject, safe="")
+    def _schema(self, key: int | str, path: str) -> Schema:
+        def ask() -> Schema:
+            return read_schema(self._http.request("GET", path))
 
+        return self._schemas.get(key, ask, lambda schema: schema.text)
 
-def _config(subject: str) -> str:
-    return f"/config/{_segment(subject)}" if subject else "/config"
+    def _knows(self, guid: str, schema: Schema) -> bool:
+        try:
+            return self.schema_by_guid(guid).text == schema.text
+        except RegistryError:
+            return False
 
+    def _refer(self, reference: Reference) -> RegisteredSchema:
+        def ask() -> RegisteredSchema:
+            # Softly deleted ones, too: what refers to them is still there.
+            path = f"{versions_path(reference.subject, reference.version)}?deleted=true"
+            return read_version(self._http.request("GET", path))
 
-def _value(answer: Any, key: str) -> Any:
-    if not isinstance(answer, dict) or key not in answer:
-        raise RegistryError(200, 200, f"the answer has no {key!r}; is this a schema registry?")
-    return answer[key]
+        if reference.version < 0:
+            return ask()  # the latest is another one tomorrow
+        return self._referred.get(reference, ask, lambda found: found.text)
+
+    def _change(self, method: str, path: str, body: Any = None) -> Any:
+        answer = super()._change(method, path, body)
+        # Registering again may be another version or another schema now, or refused.
+        self._ids.forget()
+        if "permanent=true" in path:
+            self._schemas.forget()
+            self._referred.forget()
+        return answer

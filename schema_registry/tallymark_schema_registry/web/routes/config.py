@@ -99,4 +99,6 @@ def _add_identity(routes: APIRouter, cluster_id: str) -> None:
 
     @routes.get("/v1/metadata/version")
     async def version() -> Response:
-        return as_json({"version": distribution_version("tallymark"), "commitId": ""})
+        # "server": our client asks for a dry run only where it is known; others would register.
+        of_us = {"version": distribution_version("tallymark"), "commitId": ""}
+        return as_json({**of_us, "server": "tallymark"})
