@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import re
+import select
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from tallymark.errors import UserError
 from tallymark.net.web.access_log import (
+    GATHER_SECONDS,
     MAX_FIELD,
     AccessLog,
     AccessLogFile,
@@ -105,6 +108,75 @@ def test_a_full_disk_drops_lines_and_no_requests() -> None:
     log("another")
     assert log.dropped == 2
     log.close()
+
+
+def test_lines_of_one_turn_are_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request cost a system call for its line, a third of an answer from memory."""
+    writes = counted_writes(monkeypatch)
+
+    async def run() -> None:
+        for turn in range(3):
+            for number in range(20):
+                log(f"{turn} {number}")
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert len(writes) == 1, "the first line does not wait, the others do"
+        await asyncio.sleep(3 * GATHER_SECONDS)
+        assert len(writes) == 2
+        for number in range(1000):
+            log(f"3 {number}")
+        assert len(writes) == 5, "what is gathered is bounded"
+
+    log = AccessLogFile(tmp_path / "a.log")
+    asyncio.run(run())
+    log.close()
+    expected = [f"{turn} {number}" for turn in range(3) for number in range(20)]
+    expected += [f"3 {number}" for number in range(1000)]
+    assert (tmp_path / "a.log").read_text().splitlines() == expected
+
+
+def test_a_pipe_takes_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several processes write to one pipe: what is longer than it takes at once may be mixed."""
+    reading, writing = os.pipe()
+    log = AccessLogFile(Path(f"/dev/fd/{writing}"))
+    writes = counted_writes(monkeypatch)
+
+    async def run() -> None:
+        for _ in range(5):
+            log("x" * 2_000)
+        await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+    log.close()
+    assert max(writes) <= select.PIPE_BUF
+    assert os.read(reading, 20_000) == (b"x" * 2_000 + b"\n") * 5
+    os.close(writing)
+    os.close(reading)
+
+
+def test_a_full_disk_drops_what_was_gathered(tmp_path: Path) -> None:
+    async def run() -> None:
+        for _ in range(7):
+            log("a line")
+        await asyncio.sleep(0.01)
+
+    log = AccessLogFile(Path("/dev/full"))
+    asyncio.run(run())
+    assert log.dropped == 7
+    log.close()
+
+
+def counted_writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of all writes from now on."""
+    sizes: list[int] = []
+    write = os.write
+
+    def counted(fd: int, data: bytes) -> int:
+        sizes.append(len(data))
+        return write(fd, data)
+
+    monkeypatch.setattr(os, "write", counted)
+    return sizes
 
 
 def test_a_log_that_cannot_be_opened_is_said() -> None:

@@ -12,14 +12,17 @@ response that never began.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import fcntl
 import logging
 import os
+import select
 import stat
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +38,8 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 MAX_FIELD: Final = 1024
 """Bytes of one field before escaping, which can make four bytes of one; the rest is cut off, so a
 line has a bounded length: about 20 kB."""
+GATHER_SECONDS: Final = 0.05
+_GATHERED_LINES: Final = 256
 _LOOK_BYTES: Final = 64 * 1024
 """Bytes written between two checks of the file's length."""
 
@@ -47,10 +52,14 @@ _log = logging.getLogger(__name__)
 
 
 class AccessLogFile:
-    """Appends lines to a file, each with one write, so that several processes may share it and a
-    reader that follows the file never sees half a line for long. A file that has grown long is
+    """Appends lines to a file. Several processes may share it, and a reader that follows the file
+    never sees half a line for long: whole lines are written at once. A file that has grown long is
     renamed (:mod:`tallymark.log_rotation`); the other processes notice that its name is now another
     file.
+
+    In an event loop the first line is written at the end of the turn, and further ones together,
+    at most :data:`GATHER_SECONDS` later: that is what a killed process loses. Elsewhere each line
+    is written at once.
 
     A line that cannot be written (disk full) is dropped and counted in ``dropped``: a log must not
     fail the request it describes.
@@ -66,23 +75,64 @@ class AccessLogFile:
                 f"cannot write the access log {path}: {error.strerror}", "name another file"
             ) from error
         self._unlooked = 0
+        self._lines: list[str] = []
+        self._written_s = 0.0
         self.dropped = 0
 
     def __call__(self, line: str) -> None:
-        data = line.encode("ascii") + b"\n"
-        self._unlooked += len(data)
+        """Write a line, without its end, in ASCII. From one thread."""
+        lines = self._lines
+        lines.append(line)
+        if len(lines) > 1:
+            if len(lines) >= _GATHERED_LINES:
+                self.flush()
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self.flush()
+            return
+        wait_s = self._written_s + GATHER_SECONDS - loop.time()
+        if wait_s > 0:
+            loop.call_later(wait_s, self._flush_of, loop)
+        else:
+            loop.call_soon(self._flush_of, loop)
+
+    def flush(self) -> None:
+        """Write what is gathered."""
+        lines, self._lines = self._lines, []
+        if not lines:
+            return
         try:
             if self._unlooked >= _LOOK_BYTES:
                 self._unlooked = 0
                 self._rotate()
-            os.write(self._fd, data)
+            self._write(lines)
         except OSError as error:
             if self.dropped == 0:
                 _log.error("the access log %s cannot be written: %s", self._path, error.strerror)
-            self.dropped += 1
+            self.dropped += len(lines)
 
     def close(self) -> None:
-        os.close(self._fd)
+        """Write what is gathered, and close the file."""
+        self.flush()
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
+    def _flush_of(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._written_s = loop.time()
+        self.flush()
+
+    def _write(self, lines: list[str]) -> None:
+        """One write for all lines; for a pipe as many as it takes at once, lest they be mixed with
+        those of other processes."""
+        data = "\n".join([*lines, ""]).encode("ascii")
+        self._unlooked += len(data)
+        if len(data) <= select.PIPE_BUF or stat.S_ISREG(os.fstat(self._fd).st_mode):
+            _write_whole(self._fd, data)
+            return
+        for line in lines:
+            _write_whole(self._fd, line.encode("ascii") + b"\n")
 
     def _open(self) -> int:
         return log_opener(str(self._path), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -162,16 +212,33 @@ def combined_line(scope: Message, time_s: float, status: int, size: int) -> str:
 
 def escape(value: bytes) -> str:
     """``value`` as printable ASCII; all other bytes are escaped."""
-    return "".join([_ESCAPED[byte] for byte in value[:MAX_FIELD]])
+    return _escaped(value[:MAX_FIELD])
+
+
+@lru_cache(maxsize=1024)
+def _escaped(value: bytes) -> str:
+    return "".join([_ESCAPED[byte] for byte in value])
 
 
 def clf_time(time_s: float) -> str:
     """``10/Oct/2026:13:55:36 +0000``, UTC."""
-    utc = time.gmtime(time_s)
+    return _clf_second(int(time_s))
+
+
+@lru_cache(maxsize=4)
+def _clf_second(second: int) -> str:
+    utc = time.gmtime(second)
     return (
         f"{utc.tm_mday:02}/{_MONTHS[utc.tm_mon * 3 - 3 : utc.tm_mon * 3]}/{utc.tm_year}:"
         f"{utc.tm_hour:02}:{utc.tm_min:02}:{utc.tm_sec:02} +0000"
     )
+
+
+def _write_whole(fd: int, data: bytes) -> None:
+    """A disk that is nearly full takes a part; the next try says that it is full."""
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, data[written:])
 
 
 def _user(headers: dict[bytes, bytes]) -> str:
