@@ -1,12 +1,13 @@
 """Avro schemas: parsed, checked, compared. Pure: no I/O, no clock.
 
-Read ``model`` (what a schema is) and ``parse`` first, with ``names`` and ``defaults``; then
-``canonical`` (the text that identifies a schema) and ``compatibility`` with ``matching`` (which
-schema can read what another wrote). ``budget`` bounds what one schema may cost.
+Read ``model`` (what a schema is) and ``parse`` first, with ``json_tree``, ``names``, ``references``
+and ``defaults``; then ``canonical`` with ``json_text`` (the text that identifies a schema) and
+``compatibility`` with ``matching`` (which schema can read what another wrote). ``budget`` bounds
+what one schema may cost.
 """
 
 from tallymark_schema_registry.schemas.budget import LIGHT, Budget, TooLargeError
-from tallymark_schema_registry.schemas.canonical import canonical_text
+from tallymark_schema_registry.schemas.canonical import canonical_text, resolved_text
 from tallymark_schema_registry.schemas.compatibility import Incompatibility, incompatibilities
 from tallymark_schema_registry.schemas.model import Schema
 from tallymark_schema_registry.schemas.names import InvalidSchemaError
@@ -22,4 +23,5 @@ __all__ = [
     "canonical_text",
     "incompatibilities",
     "parse_schema",
+    "resolved_text",
 ]

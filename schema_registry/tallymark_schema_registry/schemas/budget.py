@@ -24,6 +24,10 @@ LIGHT: Final = 20_000
 NODE: Final = 3
 """For a type or field that is parsed, or a pair of types that is remembered."""
 
+MAX_DEPTH: Final = 150
+"""Types within types. Real schemas stay below 20; every walk over the tree recurses so deep, a few
+frames a level, beneath a web server that uses some itself of the interpreter's 1,000."""
+
 
 class TooLargeError(TallymarkError):
     """The budget is spent; names the work."""

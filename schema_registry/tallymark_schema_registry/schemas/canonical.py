@@ -11,18 +11,21 @@ without a meaning do. Order of attributes::
     fixed   type name namespace? doc? size <props> aliases?
     array   type items <props>          map   type values <props>
 
+A definition is written where its type is met first, even if that is above the place where it was
+written. Those of references are not written out: whoever reads the text has them.
+
 This is not Avro's Parsing Canonical Form, which drops docs, defaults and aliases.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
+from tallymark_schema_registry.schemas.budget import MAX_DEPTH, Budget
+from tallymark_schema_registry.schemas.json_text import json_text, string_text
 from tallymark_schema_registry.schemas.model import (
+    KINDS,
     MISSING,
-    PRIMITIVES,
     Array,
     Enum,
     Field,
@@ -32,92 +35,110 @@ from tallymark_schema_registry.schemas.model import (
     Named,
     Node,
     Primitive,
+    Props,
     Record,
     Ref,
     Schema,
     Union,
 )
-
-_UNSAFE: Final = re.compile(r'["\\\x00-\x1f]')
-_SHORT: Final = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-}
+from tallymark_schema_registry.schemas.names import InvalidSchemaError
 
 
-def canonical_text(schema: Schema) -> str:
-    """The canonical text. Parsing it and writing it again gives the same text."""
-    return _Writer(schema).node(schema.root, "")
+def canonical_text(schema: Schema, budget: Budget | None = None) -> str:
+    """The canonical text. Parsing it with the same references and writing it again gives the same
+    text. Raises :class:`~.budget.TooLargeError` or :class:`~.names.InvalidSchemaError` (nested too
+    deeply): a definition may be written within others here, although it was not."""
+    return _write(schema, schema.known, budget)
+
+
+def resolved_text(schema: Schema, budget: Budget | None = None) -> str:
+    """The canonical text with the types of references written out (``format=resolved``): it parses
+    without them. It may be far longer than any text that was sent. Raises as canonical_text."""
+    return _write(schema, frozenset(), budget)
+
+
+def _write(schema: Schema, known: frozenset[Name], budget: Budget | None) -> str:
+    budget = budget or Budget()
+    budget.doing = "to write out"
+    try:
+        return _Writer(schema, known, budget).node(schema.root, "", 0)
+    except RecursionError:
+        raise InvalidSchemaError("it is nested too deeply") from None
 
 
 class _Writer:
     """One run over one schema; a definition is written where it is met first."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, known: frozenset[Name], budget: Budget) -> None:
         self.names = schema.names
-        self.written: set[Name] = set()
+        self.written = set(known)
+        self.budget = budget
 
-    def node(self, node: Node, space: str) -> str:
+    def node(self, node: Node, space: str, depth: int) -> str:
         """``space`` is the enclosing namespace."""
-        if isinstance(node, Ref):
-            return json_text(self.reference(node.name, space))
+        if depth > MAX_DEPTH:
+            raise InvalidSchemaError(f"written out, types are nested more than {MAX_DEPTH} deep")
         if isinstance(node, Primitive):
             if not node.props:
                 return f'"{node.kind}"'
-            return _object([("type", json_text(node.kind)), *_props(node.props)])
+            return f'{{"type":"{node.kind}"{_props(node.props)}}}'
         if isinstance(node, Union):
-            return "[" + ",".join(self.node(branch, space) for branch in node.branches) + "]"
+            return (
+                "["
+                + ",".join([self.node(branch, space, depth + 1) for branch in node.branches])
+                + "]"
+            )
         if isinstance(node, Array):
-            items = self.node(node.items, space)
-            return _object([("type", '"array"'), ("items", items), *_props(node.props)])
+            items = self.node(node.items, space, depth + 1)
+            return f'{{"type":"array","items":{items}{_props(node.props)}}}'
         if isinstance(node, Map):
-            values = self.node(node.values, space)
-            return _object([("type", '"map"'), ("values", values), *_props(node.props)])
+            values = self.node(node.values, space, depth + 1)
+            return f'{{"type":"map","values":{values}{_props(node.props)}}}'
         if node.name in self.written:
-            return json_text(self.reference(node.name, space))
+            return string_text(self.reference(node.name, space))
         self.written.add(node.name)
-        return self.definition(node, space)
-
-    def definition(self, node: Named, space: str) -> str:
-        kind = (
-            "error" if isinstance(node, Record) and node.is_error else type(node).__name__.lower()
+        return self.definition(
+            self.names[node.name] if isinstance(node, Ref) else node, space, depth
         )
-        parts = [("type", json_text(kind)), ("name", json_text(node.name.simple))]
-        if node.name.space != space:
-            parts.append(("namespace", json_text(node.name.space)))
-        if node.doc is not None:
-            parts.append(("doc", json_text(node.doc)))
-        if isinstance(node, Record):
-            fields = ",".join(self.field(field, node.name.space) for field in node.fields)
-            parts.append(("fields", f"[{fields}]"))
-        elif isinstance(node, Enum):
-            parts.append(("symbols", json_text(list(node.symbols))))
-            if node.default is not None:
-                parts.append(("default", json_text(node.default)))
-        elif isinstance(node, Fixed):
-            parts.append(("size", str(node.size)))
-        parts.extend(_props(node.props))
-        if node.aliases:
-            aliases = [_alias(alias, node.name.space) for alias in dict.fromkeys(node.aliases)]
-            parts.append(("aliases", json_text(aliases)))
-        return _object(parts)
 
-    def field(self, field: Field, space: str) -> str:
-        parts = [("name", json_text(field.name)), ("type", self.node(field.type, space))]
+    def definition(self, node: Named, space: str, depth: int) -> str:
+        name = node.name
+        kind = "error" if isinstance(node, Record) and node.is_error else _KIND[type(node)]
+        text = f'{{"type":"{kind}","name":{string_text(name.simple)}'
+        if name.space != space:
+            text += f',"namespace":{string_text(name.space)}'
+        if node.doc is not None:
+            text += f',"doc":{string_text(node.doc)}'
+        if isinstance(node, Record):
+            fields = ",".join([self.field(field, name.space, depth) for field in node.fields])
+            text += f',"fields":[{fields}]'
+        elif isinstance(node, Enum):
+            text += f',"symbols":{json_text(list(node.symbols))}'
+            if node.default is not None:
+                text += f',"default":{string_text(node.default)}'
+        else:
+            text += f',"size":{node.size}'
+        text += _props(node.props)
+        if node.aliases:
+            text += f',"aliases":{json_text([_alias(one, name.space) for one in node.aliases])}'
+        self.budget.spend(len(text) // 64)
+        return text + "}"
+
+    def field(self, field: Field, space: str, depth: int) -> str:
+        text = (
+            f'{{"name":{string_text(field.name)},"type":{self.node(field.type, space, depth + 1)}'
+        )
         if field.doc is not None:
-            parts.append(("doc", json_text(field.doc)))
+            text += f',"doc":{string_text(field.doc)}'
         if field.default is not MISSING:
-            parts.append(("default", json_text(field.default)))
+            text += f',"default":{json_text(field.default)}'
         if field.order != "ascending":
-            parts.append(("order", json_text(field.order)))
+            text += f',"order":"{field.order}"'
         if field.aliases:
-            parts.append(("aliases", json_text(list(field.aliases))))
-        return _object([*parts, *_props(field.props)])
+            text += f',"aliases":{json_text(list(field.aliases))}'
+        if field.props:
+            text += _props(field.props)
+        return text + "}"
 
     def reference(self, name: Name, space: str) -> str:
         """The shortest text that parses back to ``name`` here.
@@ -128,9 +149,13 @@ class _Writer:
         if name.space and name.space != space:
             return name.full
         other = Name("" if name.space else space, name.simple)
-        if name.simple in PRIMITIVES or (space and other in self.names):
+        taken = other in self.names if space else False
+        if taken or (name.space and name.simple in KINDS):
             return f"{name.space}.{name.simple}"
         return name.simple
+
+
+_KIND: Final = {Record: "record", Enum: "enum", Fixed: "fixed"}
 
 
 def _alias(alias: Name, space: str) -> str:
@@ -139,53 +164,6 @@ def _alias(alias: Name, space: str) -> str:
     return f"{alias.space}.{alias.simple}"
 
 
-def _props(props: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
-    return [(key, json_text(value)) for key, value in props]
-
-
-def _object(parts: Iterable[tuple[str, str]]) -> str:
-    return "{" + ",".join(f"{json_text(key)}:{text}" for key, text in parts) + "}"
-
-
-def json_text(value: Any) -> str:
-    """JSON as Jackson writes it: no spaces, non-ASCII as it is, doubles by Java's rules."""
-    if isinstance(value, str):
-        return '"' + _UNSAFE.sub(_escape, value) + '"'
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return java_double(value)
-    if isinstance(value, list):
-        return "[" + ",".join(json_text(item) for item in value) + "]"
-    return _object((key, json_text(item)) for key, item in value.items())
-
-
-def _escape(match: re.Match[str]) -> str:
-    char = match.group()
-    return _SHORT.get(char) or f"\\u{ord(char):04X}"
-
-
-def java_double(value: float) -> str:
-    """``Double.toString``: 1.0, 0.001, then 1.0E7 and 1.0E-4 from where Java goes scientific."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return _plain(repr(value))
-    sign, digits, exponent = _decompose(repr(value))
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
-
-
-def _plain(text: str) -> str:
-    # Python writes 0.001 to 9999999.9 plainly, too: the ranges of the two overlap there.
-    return text if "." in text else f"{text}.0"
-
-
-def _decompose(text: str) -> tuple[str, str, int]:
-    """Sign, significant digits, and the exponent of the first one."""
-    sign = "-" if text.startswith("-") else ""
-    mantissa, _, power = text.removeprefix("-").partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    exponent = int(power or 0) + len(whole) - 1
-    digits = whole + fraction
-    leading = len(digits) - len(digits.lstrip("0"))
-    return sign, digits.strip("0") or "0", exponent - leading
+def _props(props: Props) -> str:
+    """With a comma before each."""
+    return "".join([f",{string_text(key)}:{json_text(value)}" for key, value in props])

@@ -31,11 +31,11 @@ class DefaultCheck:
         self._schema = schema
         self._budget = budget
         self._memo: dict[tuple[int, int], bool] = {}
-        self._symbols: dict[int, frozenset[str]] = {}
 
     def fits(self, node: Node, value: Any) -> bool:
-        """bytes and fixed are text, one byte a character. ``value`` must be part of the schema:
-        it is known by its place in memory."""
+        """bytes and fixed are text, one byte a character. Of an enum any text fits, as in Java;
+        what is no symbol is a warning of the check report. ``value`` must be part of the schema: it
+        is known by its place in memory."""
         self._budget.spend()
         node = self._schema.resolve(node)
         if isinstance(node, Primitive):
@@ -56,9 +56,7 @@ class DefaultCheck:
             return isinstance(value, dict) and all(
                 self.fits(node.values, item) for item in value.values()
             )
-        if isinstance(node, Enum):
-            return isinstance(value, str) and value in self._symbols_of(node)
-        if isinstance(node, Fixed):
+        if isinstance(node, Enum | Fixed):
             return isinstance(value, str)
         return isinstance(node, Record) and self._record(node, value)
 
@@ -68,13 +66,6 @@ class DefaultCheck:
             return False
         given = ((field, value.get(field.name, field.default)) for field in record.fields)
         return all(item is not MISSING and self.fits(field.type, item) for field, item in given)
-
-    def _symbols_of(self, enum: Enum) -> frozenset[str]:
-        found = self._symbols.get(id(enum))
-        if found is None:
-            self._budget.spend(len(enum.symbols) // 8)
-            found = self._symbols[id(enum)] = frozenset(enum.symbols)
-        return found
 
 
 def _primitive(kind: str, value: Any) -> bool:

@@ -1,7 +1,8 @@
 """The tree of an Avro schema.
 
-Nodes are immutable. A named type is in the tree where it was written; every other use of it is
-a :class:`Ref`, resolved through :attr:`Schema.names`, so recursive schemas are trees too.
+Nothing changes a node once it is parsed (they are not frozen: it takes three times as long to make
+a frozen one). A named type is in the tree where it was written; every other use of it is a
+:class:`Ref`, resolved through :attr:`Schema.names`, so recursive schemas are trees too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 PRIMITIVES: Final = frozenset(
     {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 )
+KINDS: Final = PRIMITIVES | {"record", "enum", "array", "map", "union", "fixed"}
 
 Props: TypeAlias = tuple[tuple[str, Any], ...]
 """Attributes that Avro gives no meaning, logical types among them, in the order written."""
@@ -39,37 +41,37 @@ class Name(NamedTuple):
         return f"{self.space}.{self.simple}" if self.space else self.simple
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ref:
     """A named type, by its name."""
 
     name: Name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Primitive:
     kind: str
     props: Props = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Array:
     items: Node
     props: Props = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Map:
     values: Node
     props: Props = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Union:
     branches: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Enum:
     name: Name
     symbols: tuple[str, ...]
@@ -79,7 +81,7 @@ class Enum:
     props: Props = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Fixed:
     """``size`` in bytes."""
 
@@ -90,7 +92,7 @@ class Fixed:
     props: Props = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Field:
     """``default`` is JSON or MISSING; ``order`` is ascending, descending or ignore."""
 
@@ -103,7 +105,7 @@ class Field:
     props: Props = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Record:
     name: Name
     fields: tuple[Field, ...]
@@ -119,10 +121,13 @@ Node: TypeAlias = Ref | Primitive | Array | Map | Union | Enum | Fixed | Record
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """``root`` is the tree, ``names`` every named type defined in it."""
+    """``root`` is the tree, ``names`` every named type that it may use: those defined in it, and
+    those of the schemas that it refers to and of theirs. ``known`` are the names of these schemas
+    themselves: whoever has the text has them too, so it does not write them out."""
 
     root: Node
     names: dict[Name, Named]
+    known: frozenset[Name] = frozenset()
 
     def resolve(self, node: Node) -> Node:
         """The node itself, or the type that a :class:`Ref` names."""

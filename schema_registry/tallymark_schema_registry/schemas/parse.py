@@ -4,19 +4,21 @@ Stricter than the Python ``avro`` package where Java is (field names, defaults, 
 in a union), and as lenient where it is lenient (the same definition written twice, forward
 references, attributes with no meaning). Depth, the length of names and the work altogether
 (:mod:`.budget`) are bounded, so a hostile schema costs an error, not a stack or a minute.
+
+What is sent is checked; what is stored is only read. A server with other rules took it once, and
+a default that does not fit in one old version must not refuse every further schema of its subject.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
-from tallymark_schema_registry.schemas.budget import NODE, Budget
+from tallymark_schema_registry.schemas.budget import MAX_DEPTH, NODE, Budget
 from tallymark_schema_registry.schemas.defaults import DefaultCheck
+from tallymark_schema_registry.schemas.json_tree import check_depth, number_of, read_json
 from tallymark_schema_registry.schemas.model import (
-    MISSING,
     PRIMITIVES,
     Array,
     Enum,
@@ -42,67 +44,70 @@ from tallymark_schema_registry.schemas.names import (
     name_of,
     own_name,
     text_of,
+    type_aliases,
 )
+from tallymark_schema_registry.schemas.references import check_same, known_types
 
-MAX_DEPTH: Final = 150
-"""Types within types. Real schemas stay below 20; every walk over the tree recurses so deep, a few
-frames a level, beneath a web server that uses some itself of the interpreter's 1,000."""
-MAX_VALUE_DEPTH: Final = 50
-"""Lists and objects within one another in defaults and attributes."""
 # Attributes with a meaning somewhere are dropped where they have none, as Java does: a "name" on an
 # int does not make it another schema.
 _RESERVED: Final = frozenset(
     ("doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases")
 )
+_ENUM_RESERVED: Final = _RESERVED | {"default"}
 _FIELD_RESERVED: Final = frozenset(("default", "doc", "name", "order", "type", "aliases"))
+_ORDERS: Final = frozenset(("ascending", "descending", "ignore"))
 
 
-def parse_schema(text: str, budget: Budget | None = None) -> Schema:
-    """Parse and validate. On any text it raises :class:`InvalidSchemaError` or, where ``budget``
-    has not enough for it, :class:`~.budget.TooLargeError`; nothing else."""
+def parse_schema(
+    text: str,
+    budget: Budget | None = None,
+    references: Sequence[Schema] = (),
+    stored: bool = False,
+) -> Schema:
+    """Parse and validate.
+
+    ``references`` are the schemas that this one refers to, parsed; they bring their own references
+    with them. ``stored`` says that the text is a version that is there already: names are any text,
+    and defaults, orders, aliases and symbols that are wrong do not matter.
+
+    On any text it raises :class:`InvalidSchemaError` or, where ``budget`` has not enough for it,
+    :class:`~.budget.TooLargeError`; nothing else."""
     budget = budget or Budget()
     budget.doing = "to parse"
     budget.spend(len(text) // 32)
     try:
-        text.encode()
-        tree = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
-        return _Parser(budget).parse(tree)
-    except UnicodeEncodeError:
-        raise InvalidSchemaError("it holds half of a surrogate pair") from None
+        return _Parser(budget, references, stored).parse(read_json(text, stored))
     except RecursionError:
         raise InvalidSchemaError("it is nested too deeply") from None
-    except ValueError as error:  # JSONDecodeError, and an integer of more than 4,300 digits
-        raise InvalidSchemaError(f"it is not JSON: {error}") from error
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is not JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"{text} is beyond a double")
-    return value
 
 
 class _Parser:
     """One run over one JSON tree; ``names`` grows as definitions are met."""
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, references: Sequence[Schema], stored: bool) -> None:
         self.budget = budget
-        self.names: dict[Name, Named] = {}
+        self.stored = stored
+        self.names, self.known_to_all = known_types(references, budget, stored)
         # Names of records whose fields are being read: usable, not yet in ``names``.
         self.open: set[Name] = set()
         self.pending: list[tuple[Field, Name]] = []
         self.references: list[Ref] = []
 
     def parse(self, tree: Any) -> Schema:
-        schema = Schema(self.node(tree, "", 0), self.names)
+        root = self.node(tree, "", 0)
         for reference in self.references:
             if reference.name not in self.names:
                 raise InvalidSchemaError(f'"{reference.name.full}" is not a defined name')
-        # Only now, since a default may be of a type that is defined further down.
+        # A text that only names or repeats a type of a reference is that type.
+        if isinstance(root, Ref | Record | Enum | Fixed):
+            root = self.names[root.name]
+        schema = Schema(root, self.names, self.known_to_all)
+        if not self.stored:
+            self.check_defaults(schema)
+        return schema
+
+    def check_defaults(self, schema: Schema) -> None:
+        # Only at the end, since a default may be of a type that is defined further down.
         self.budget.doing = "to check its defaults"
         defaults = DefaultCheck(schema, self.budget)
         for field, owner in self.pending:
@@ -111,7 +116,6 @@ class _Parser:
                     f"the default of field {owner.full}.{field.name} does not fit its type: "
                     f"{json.dumps(field.default)[:100]}"
                 )
-        return schema
 
     def node(self, tree: Any, space: str, depth: int) -> Node:
         """Any schema. ``space`` is the enclosing namespace."""
@@ -120,10 +124,10 @@ class _Parser:
             raise InvalidSchemaError(f"types are nested more than {MAX_DEPTH} deep")
         if isinstance(tree, str):
             return self.use(tree, space)
-        if isinstance(tree, list):
-            return self.union(tree, space, depth)
         if isinstance(tree, dict):
             return self.complex(tree, space, depth)
+        if isinstance(tree, list):
+            return self.union(tree, space, depth)
         raise InvalidSchemaError(
             f"a type is a name, an object or a list, not {json.dumps(tree)[:100]}"
         )
@@ -132,26 +136,16 @@ class _Parser:
         """A type by its name: the enclosing namespace's first, then one without a namespace."""
         if text in PRIMITIVES:
             return Primitive(text)
-        name = name_of(text, space)
+        name = name_of(text, space, self.stored)
         plain = Name("", text)
-        if not self.known(name) and "." not in text and self.known(plain):
+        if not self.is_known(name) and "." not in text and self.is_known(plain):
             name = plain
         reference = Ref(name)
         self.references.append(reference)
         return reference
 
-    def known(self, name: Name) -> bool:
+    def is_known(self, name: Name) -> bool:
         return name in self.names or name in self.open
-
-    def named(self, tree: dict[str, Any], kind: str, space: str) -> Node:
-        before = self.budget.left
-        name = own_name(tree, space)
-        props = self.props(tree, _RESERVED | ({"default"} if kind == "enum" else set()))
-        make = enum_of if kind == "enum" else fixed_of
-        made = make(tree, name, props)
-        if isinstance(made, Enum):
-            self.budget.spend(len(made.symbols) // 8)
-        return self.define(made, before - self.budget.left)
 
     def complex(self, tree: dict[str, Any], space: str, depth: int) -> Node:
         kind = tree.get("type")
@@ -166,7 +160,7 @@ class _Parser:
         if kind in ("record", "error"):
             return self.record(tree, kind, space, depth)
         if kind in ("enum", "fixed"):
-            return self.named(tree, kind, space)
+            return self.enum_or_fixed(tree, kind, space)
         return self.use(kind, space)
 
     def inner(self, tree: dict[str, Any], key: str, space: str, depth: int) -> Node:
@@ -175,29 +169,38 @@ class _Parser:
         return self.node(tree[key], space, depth + 1)
 
     def union(self, tree: list[Any], space: str, depth: int) -> Union:
-        branches = tuple(self.node(branch, space, depth + 1) for branch in tree)
+        branches = tuple([self.node(branch, space, depth + 1) for branch in tree])
         seen: set[str | Name] = set()
         for branch in branches:
             if isinstance(branch, Union):
                 raise InvalidSchemaError("a union directly within a union")
             kind = _branch_name(branch)
-            if kind in seen:
+            if kind in seen and not self.stored:
                 shown = kind.full if isinstance(kind, Name) else kind
                 raise InvalidSchemaError(f"a union holds {shown} twice")
             seen.add(kind)
         return Union(branches)
 
+    def enum_or_fixed(self, tree: dict[str, Any], kind: str, space: str) -> Node:
+        name = own_name(tree, space, self.stored)
+        made: Enum | Fixed
+        if kind == "enum":
+            made = enum_of(tree, name, self.props(tree, _ENUM_RESERVED), self.stored)
+            self.budget.spend(len(made.symbols) // 8)
+        else:
+            made = fixed_of(tree, name, self.props(tree, _RESERVED), self.stored)
+        return self.define(made)
+
     def record(self, tree: dict[str, Any], kind: str, space: str, depth: int) -> Node:
-        name = own_name(tree, space)
-        before = self.budget.left
+        name = own_name(tree, space, self.stored)
         fields = tree.get("fields")
         if not isinstance(fields, list):
             raise InvalidSchemaError(f"record {name.full} has no list of fields")
         self.open.add(name)
-        parsed = tuple(self.field(field, name, depth) for field in fields)
+        parsed = tuple([self.field(field, name, depth) for field in fields])
         seen: set[str] = set()
         for field in parsed:
-            if field.name in seen:
+            if field.name in seen and not self.stored:
                 raise InvalidSchemaError(f"record {name.full} has two fields {field.name}")
             seen.add(field.name)
         record = Record(
@@ -205,71 +208,69 @@ class _Parser:
             parsed,
             is_error=kind == "error",
             doc=text_of(tree, "doc"),
-            aliases=tuple(name_of(alias, name.space) for alias in aliases_of(tree)),
+            aliases=type_aliases(tree, name, self.stored),
             props=self.props(tree, _RESERVED),
         )
-        return self.define(record, before - self.budget.left)
+        return self.define(record)
 
     def field(self, tree: Any, owner: Name, depth: int) -> Field:
-        if not isinstance(tree, dict) or not isinstance(tree.get("name"), str):
+        if not isinstance(tree, dict) or not isinstance(name := tree.get("name"), str):
             raise InvalidSchemaError(f"record {owner.full} has a field without a name")
-        name: str = tree["name"]
-        check_name(name)
+        check_name(name, self.stored)
         if "type" not in tree:
             raise InvalidSchemaError(f"field {owner.full}.{name} has no type")
-        order = tree.get("order", "ascending")
-        if not isinstance(order, str) or order.lower() not in ("ascending", "descending", "ignore"):
-            raise InvalidSchemaError(f"field {owner.full}.{name} has no such order: {order}")
         kind = self.node(tree["type"], owner.space, depth + 1)
-        field = Field(
-            name,
-            kind,
-            default=_default(tree.get("default", MISSING), kind),
-            doc=text_of(tree, "doc"),
-            order=order.lower(),
-            aliases=tuple(dict.fromkeys(aliases_of(tree))),
-            props=self.props(tree, _FIELD_RESERVED),
-        )
         self.budget.spend(NODE)
-        if field.default is not MISSING:
-            self.value(field.default)
-            self.pending.append((field, owner))
+        field = Field(name, kind)
+        # Most fields have few of these.
+        if "order" in tree:
+            field.order = self.order(tree["order"], owner, name)
+        if "doc" in tree:
+            field.doc = text_of(tree, "doc")
+        if "aliases" in tree:
+            field.aliases = tuple(dict.fromkeys(aliases_of(tree, self.stored)))
+        if not tree.keys() <= _FIELD_RESERVED:
+            field.props = self.props(tree, _FIELD_RESERVED)
+        if "default" in tree:
+            self.default(tree["default"], field, owner)
         return field
 
-    def define(self, named: Named, steps: int) -> Named:
-        """``steps`` is what reading it took, hence what it takes to compare it."""
+    def default(self, value: Any, field: Field, owner: Name) -> None:
+        check_depth(value, self.budget)
+        field.default = value
+        kind = field.type.kind if isinstance(field.type, Primitive) else ""
+        if isinstance(value, str) and kind in ("float", "double"):
+            # Java reads the text "1.5" as a default of these, and prints a number.
+            number = number_of(value)
+            if number is not None:
+                field.default = number
+                return
+        self.pending.append((field, owner))
+
+    def order(self, order: Any, owner: Name, field: str) -> str:
+        if isinstance(order, str) and order.lower() in _ORDERS:
+            return order.lower()
+        if self.stored:
+            return "ascending"
+        raise InvalidSchemaError(f"field {owner.full}.{field} has no such order: {order}")
+
+    def define(self, named: Named) -> Named:
         if named.name.full in PRIMITIVES:
             raise InvalidSchemaError(f"a type may not be called {named.name.full}")
         first = self.names.setdefault(named.name, named)
-        if first is not named:
-            self.budget.spend(steps)
-            if first != named:
-                raise InvalidSchemaError(f"{named.name.full} is defined twice, differently")
+        if first is not named and not self.stored:
+            check_same(first, named, self.budget)
         self.open.discard(named.name)
         return named
 
     def props(self, tree: dict[str, Any], reserved: frozenset[str]) -> Props:
         """What Avro gives no meaning, as deep as every walk can follow."""
+        if tree.keys() <= reserved:
+            return ()
         found = tuple((key, value) for key, value in tree.items() if key not in reserved)
         for _, value in found:
-            self.value(value)
+            check_depth(value, self.budget)
         return found
-
-    def value(self, value: Any) -> None:
-        """Refuse a default or an attribute that is nested too deeply."""
-        depth, level = 0, [value]
-        while level := [one for one in level if isinstance(one, list | dict) and one]:
-            depth += 1
-            if depth > MAX_VALUE_DEPTH:
-                raise InvalidSchemaError(
-                    f"a default or an attribute is nested more than {MAX_VALUE_DEPTH} deep"
-                )
-            level = [item for one in level for item in _items(one)]
-            self.budget.spend(len(level) // 4)
-
-
-def _items(value: list[Any] | dict[str, Any]) -> Iterable[Any]:
-    return value if isinstance(value, list) else value.values()
 
 
 def _branch_name(branch: Node) -> str | Name:
@@ -278,17 +279,3 @@ def _branch_name(branch: Node) -> str | Name:
     if isinstance(branch, Ref | Record | Enum | Fixed):
         return branch.name
     return "array" if isinstance(branch, Array) else "map"
-
-
-def _default(default: Any, kind: Node) -> Any:
-    # Java reads the text "1.5" as a default of a float or double, and prints it back as a number.
-    if (
-        isinstance(default, str)
-        and isinstance(kind, Primitive)
-        and kind.kind in ("float", "double")
-    ):
-        try:
-            return _finite(default)
-        except ValueError:
-            return default
-    return default

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tallymark_schema_registry.schemas import canonical_text, parse_schema
-from tallymark_schema_registry.schemas.canonical import java_double, json_text
+from tallymark_schema_registry.schemas import InvalidSchemaError, canonical_text, parse_schema
+from tallymark_schema_registry.schemas.json_text import java_double, json_text
 
 
 def canonical(schema: Any) -> str:
@@ -106,11 +106,26 @@ def test_the_canonical_text(schema: Any, text: str) -> None:
     assert canonical_text(parse_schema(text)) == text
 
 
-def test_a_type_used_before_it_is_defined() -> None:
+def test_a_type_used_before_it_is_defined_is_written_where_it_is_used_first() -> None:
+    """The definition stood where it was sent, so Java's registries had another text, and another
+    id, for the same schema."""
     schema = record({"name": "a", "type": "F"}, {"name": "b", "type": FIXED})
-    assert canonical(schema).startswith(
-        '{"type":"record","name":"R","fields":[{"name":"a","type":"F"}'
-    )
+    text = canonical(schema)
+    assert json.loads(text)["fields"][0]["type"] == FIXED
+    assert json.loads(text)["fields"][1]["type"] == "F"
+    assert canonical(json.loads(text)) == text
+
+
+def test_a_text_that_could_not_be_read_again_is_not_written() -> None:
+    """Definitions of 200 types that use the next one are flat as they are sent, and nested 200
+    deep where each is written at its first use: such a text could be stored, but never read."""
+    links = [record({"name": "a", "type": f"R{n + 1}"}, name=f"R{n}") for n in range(200)]
+    fields = [
+        {"name": f"f{n}", "type": link} for n, link in enumerate([*links, record(name="R200")])
+    ]
+    with pytest.raises(InvalidSchemaError, match="nested"):
+        canonical(record(*fields, name="Top"))
+    canonical(record(*fields[150:], name="Top"))
 
 
 def test_shortening_never_changes_which_type_is_meant() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark_schema_registry.schemas import InvalidSchemaError, canonical_text, parse_schema
-from tallymark_schema_registry.schemas.parse import MAX_DEPTH
+from tallymark_schema_registry.schemas.budget import MAX_DEPTH
 
 
 def field(kind: Any, **more: Any) -> dict[str, Any]:
@@ -41,7 +41,8 @@ def field(kind: Any, **more: Any) -> dict[str, Any]:
         (field("long", default=True), "default"),
         (field(["null", "int"], default="x"), "default"),
         (field({"type": "array", "items": "int"}, default=[1, None]), "default"),
-        (field({"type": "enum", "name": "E", "symbols": ["A"]}, default="B"), "default"),
+        (field({"type": "enum", "name": "E", "symbols": ["A"]}, default=1), "default"),
+        (field("float", default="much"), "default"),
         ({"type": "enum", "name": "E", "symbols": ["A", "A"]}, "twice"),
         ({"type": "enum", "name": "E", "symbols": ["a b"]}, "is not a name"),
         ({"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}, "default of enum"),
@@ -102,6 +103,31 @@ def test_defaults_of_recursive_and_later_types() -> None:
     ]
     schema = parse_schema(json.dumps({"type": "record", "name": "R", "fields": fields}))
     assert {name.full for name in schema.names} == {"R", "E"}
+
+
+def test_any_text_is_a_default_of_an_enum_field() -> None:
+    """Java takes it: a registry that does not refuses schemas that are in use."""
+    parse_schema(json.dumps(field({"type": "enum", "name": "E", "symbols": ["A"]}, default="B")))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1.5", "1.5"),
+        (" 2 ", "2.0"),
+        ("3d", "3.0"),
+        (".5F", "0.5"),
+        ("+1e5", "100000.0"),
+        ("NaN", '"NaN"'),
+        ("-Infinity", '"-Infinity"'),
+        ("1e999", '"Infinity"'),
+    ],
+)
+def test_the_text_of_a_number_is_a_default_of_a_double(text: str, number: str) -> None:
+    """ "NaN" became the bare word, which is no JSON: what was stored could not be read again."""
+    stored = canonical_text(parse_schema(json.dumps(field("double", default=text))))
+    assert stored.endswith(f'"default":{number}}}]}}')
+    assert canonical_text(parse_schema(stored)) == stored
 
 
 KEYS = ["type", "name", "fields", "items", "values", "symbols", "size", "default", "aliases", "doc"]

@@ -1,0 +1,80 @@
+"""The JSON of a schema, read as Java reads it, and no deeper than every walk can follow."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from tallymark_schema_registry.schemas.budget import Budget
+from tallymark_schema_registry.schemas.names import InvalidSchemaError
+
+MAX_VALUE_DEPTH: Final = 50
+"""Lists and objects within one another in defaults and attributes."""
+
+_DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?=[fFdD]?$)", re.ASCII)
+_BEYOND: Final = {"NaN", "Infinity", "-Infinity"}
+
+
+def read_json(text: str, stored: bool = False) -> Any:
+    """The tree. Raises InvalidSchemaError where ``text`` is no JSON, or (unless ``stored``) holds a
+    number beyond a double."""
+    try:
+        text.encode()
+        return (_STORED if stored else _SENT).decode(text)
+    except UnicodeEncodeError:
+        raise InvalidSchemaError("it holds half of a surrogate pair") from None
+    except ValueError as error:  # JSONDecodeError, and an integer of more than 4,300 digits
+        raise InvalidSchemaError(f"it is not JSON: {error}") from error
+
+
+def check_depth(value: Any, budget: Budget) -> None:
+    """Refuse a default or an attribute that is nested more than :data:`MAX_VALUE_DEPTH` deep."""
+    if not isinstance(value, list | dict):
+        return
+    depth, level = 0, [value]
+    while level := [one for one in level if isinstance(one, list | dict) and one]:
+        depth += 1
+        if depth > MAX_VALUE_DEPTH:
+            raise InvalidSchemaError(
+                f"a default or an attribute is nested more than {MAX_VALUE_DEPTH} deep"
+            )
+        level = [item for one in level for item in _items(one)]
+        budget.spend(len(level) // 4)
+
+
+def number_of(text: str) -> float | str | None:
+    """What Java's ``Double.parseDouble`` makes of the text, "1.5" or "NaN": None, if it is no
+    number to it. "NaN", "Infinity" and "-Infinity" have no other form in JSON. (Hexadecimal numbers
+    are not read.)"""
+    text = text.strip("".join(map(chr, range(33))))
+    if text.removeprefix("+") in _BEYOND:
+        return text.removeprefix("+")
+    found = _DECIMAL.match(text)
+    if not found:
+        return None
+    value = float(found[0])
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _items(value: list[Any] | dict[str, Any]) -> Iterable[Any]:
+    return value if isinstance(value, list) else value.values()
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is beyond a double")
+    return value
+
+
+_SENT: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)
+_STORED: Final = json.JSONDecoder(parse_constant=_no_constant)
