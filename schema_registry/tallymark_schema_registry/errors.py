@@ -165,3 +165,8 @@ def context_not_empty(context: str) -> RegistryError:
 
 def store_failed() -> RegistryError:
     return RegistryError(500, 50001, "Error in the backend data store")
+
+
+def forbidden(who: str, right: str, subject: str) -> RegistryError:
+    """HTTP 403. It says nothing about what is there: rights are given by name."""
+    return RegistryError(403, 40301, f"{who or 'nobody'} may not {right} '{subject}'")

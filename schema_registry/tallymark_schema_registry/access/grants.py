@@ -102,11 +102,13 @@ class Grants:
             return True
         return self._contexts.fullmatch(context) is not None
 
-    def read_all_of(self, context: str) -> bool:
-        """Whether every subject of ``context`` may be read, whatever its name."""
-        return any(
+    def all_of(self, right: Right, context: str) -> bool:
+        """Whether ``right`` is given on every subject of ``context``, whatever its name."""
+        return self.unlimited or any(
             name == "*" and re.fullmatch(_glob(of, "[^:]*"), context) is not None
-            for of, name in (split_pattern(each.pattern) for each in self.listed)
+            for each in self.listed
+            if right in INCLUDED[each.right]
+            for of, name in [split_pattern(each.pattern)]
         )
 
 

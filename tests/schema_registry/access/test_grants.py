@@ -98,11 +98,13 @@ def test_what_nobody_was_given_is_denied() -> None:
     assert EVERYBODY.grants is ALL
 
 
-def test_who_reads_all_of_a_context() -> None:
-    grants = Grants([Grant(READ, "*"), Grant(READ, ":.c:a*"), Grant(READ, ":.d*:*")])
-    assert grants.read_all_of(DEFAULT_CONTEXT)
-    assert not grants.read_all_of(".c")
-    assert grants.read_all_of(".d2")
+def test_who_has_all_of_a_context() -> None:
+    grants = Grants([Grant(READ, "*"), Grant(READ, ":.c:a*"), Grant(WRITE, ":.d*:*")])
+    assert grants.all_of(READ, DEFAULT_CONTEXT)
+    assert not grants.all_of(WRITE, DEFAULT_CONTEXT)
+    assert not grants.all_of(READ, ".c")
+    assert grants.all_of(READ, ".d2")
+    assert ALL.all_of(ADMIN, ".x")
 
 
 def test_views_are_never_shared() -> None:
