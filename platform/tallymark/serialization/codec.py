@@ -10,31 +10,66 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-import fastavro
-import fastavro.validation
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro.validation import validate
 
 from tallymark.serialization.errors import SerializationError
 from tallymark.serialization.inspection import Inspection, check_json_depth
+from tallymark.serialization.trees import for_reading, self_contained
 
 
-class AvroCodec:
+class Decoding:
+    """Turns datum bytes into values by ``read``, which takes a stream and may fail in any way."""
+
+    def __init__(self, read: Callable[[io.BytesIO], Any]) -> None:
+        self._read = read
+
+    def decode(self, datum: bytes | bytearray | memoryview, start: int = 0) -> Any:
+        """The value of the bytes from ``start`` on. Raises SerializationError if they are no datum,
+        or more than one."""
+        stream = io.BytesIO(datum)
+        stream.seek(start)
+        try:
+            value = self._read(stream)
+        except RecursionError:
+            raise SerializationError("the datum is nested too deeply") from None
+        # Wrong bytes come out as EOFError, IndexError, UnicodeDecodeError, OverflowError ...
+        except Exception as error:
+            raise SerializationError(f"the bytes do not decode: {_say(error)}") from error
+        if stream.tell() != len(datum):
+            left = len(datum) - stream.tell()
+            raise SerializationError(f"{left} bytes are left over after the datum")
+        return value
+
+
+class AvroCodec(Decoding):
     """Encodes and decodes values of one schema, given as JSON text or as the parsed JSON.
+
+    ``references``: the texts of the schemas that it takes types from, each before those that refer
+    to it. ``stored``: the schema comes from a registry and is only read with, so faults that do not
+    matter for that are let pass: defaults that do not fit, decimals without a precision.
 
     Raises SerializationError if the schema is not valid. Values are what fastavro takes: dicts for
     records, and for logical types either the Python type (datetime, Decimal, UUID) or the number or
     text underneath; decoding gives the Python type. A field left out takes its default.
     """
 
-    def __init__(self, schema: str | Mapping[str, Any] | Sequence[Any]) -> None:
+    def __init__(
+        self,
+        schema: str | Mapping[str, Any] | Sequence[Any],
+        references: Sequence[str] = (),
+        *,
+        stored: bool = False,
+    ) -> None:
         try:
             self.text = schema if isinstance(schema, str) else json.dumps(schema)
-            tree = json.loads(self.text)
-            check_json_depth(tree, "schema")
-            parsed = fastavro.parse_schema(tree)
-            recursive = Inspection(parsed).recursive
+            tree, *referred = [_load(text, stored) for text in (self.text, *references)]
+            self.tree: Any = self_contained(tree, referred) if references else tree
+            parsed = parse_schema(self.tree)
+            self.recursive = Inspection(parsed).recursive
         except SerializationError:
             raise
         except RecursionError:
@@ -43,7 +78,15 @@ class AvroCodec:
         except Exception as error:
             raise SerializationError(f"the schema is not valid Avro: {_say(error)}") from error
         self.parsed: Any = parsed
-        self._codec: _Codec = _Reference(self.text) if recursive else _Fast(parsed)
+        codec = _Reference(self.reference_schema()) if self.recursive else _Fast(parsed)
+        self._codec: _Codec = codec
+        super().__init__(codec.decode)
+
+    @property
+    def name(self) -> str:
+        """The full name of the type, "" if it has none (a union, an array, a string ...)."""
+        parsed = self.parsed
+        return str(parsed.get("name", "")) if isinstance(parsed, dict) else ""
 
     def encode(self, value: Any) -> bytes:
         """The datum. Raises SerializationError if ``value`` does not fit the schema."""
@@ -57,20 +100,19 @@ class AvroCodec:
         except Exception as error:
             raise SerializationError(f"the value does not fit its schema: {_say(error)}") from error
 
-    def decode(self, datum: bytes | bytearray | memoryview) -> Any:
-        """The value. Raises SerializationError if the bytes are no datum, or more than one."""
-        stream = io.BytesIO(datum)
-        try:
-            value = self._codec.decode(stream)
-        except RecursionError:
-            raise SerializationError("the datum is nested too deeply") from None
-        # Wrong bytes come out as EOFError, IndexError, UnicodeDecodeError, OverflowError ...
-        except Exception as error:
-            raise SerializationError(f"the bytes do not decode: {_say(error)}") from error
-        if stream.tell() != len(datum):
-            left = len(datum) - stream.tell()
-            raise SerializationError(f"{left} bytes are left over after the datum")
-        return value
+    def reference_schema(self) -> Any:
+        """The schema as the package ``avro`` knows it. Imported here only: most programs never need
+        it."""
+        import avro.schema
+
+        # Names and logical types were checked already, and by rules that take more.
+        return avro.schema.parse(json.dumps(self.tree), validate_names=False)
+
+
+def _load(text: str, stored: bool) -> Any:
+    tree = json.loads(text)
+    check_json_depth(tree, "schema")
+    return for_reading(tree) if stored else tree
 
 
 class _Codec(Protocol):
@@ -86,25 +128,22 @@ class _Fast:
         self._schema = parsed
 
     def encode(self, value: Any) -> bytes:
-        fastavro.validation.validate(value, self._schema)
+        validate(value, self._schema)
         stream = io.BytesIO()
-        fastavro.schemaless_writer(stream, self._schema, value, strict_allow_default=True)
+        schemaless_writer(stream, self._schema, value, strict_allow_default=True)
         return stream.getvalue()
 
     def decode(self, stream: io.BytesIO) -> Any:
-        return fastavro.schemaless_reader(stream, self._schema, None)
+        return schemaless_reader(stream, self._schema, None)
 
 
 class _Reference:
-    """The ``avro`` package. Imported here only: most programs never need it."""
+    """The ``avro`` package."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, schema: Any) -> None:
         import avro.io
-        import avro.schema
 
         self._io = avro.io
-        # Names and logical types were checked already, and by rules that take more.
-        schema = avro.schema.parse(text, validate_names=False)
         self._reader = avro.io.DatumReader(schema)
         self._writer = avro.io.DatumWriter(schema)
 

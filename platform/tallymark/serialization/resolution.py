@@ -1,0 +1,141 @@
+"""Values written with one schema, read as another: Avro's schema resolution.
+
+fastavro resolves; what a reader's defaults are it leaves as the JSON of the schema says them, so
+they are turned into values here, once.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import fastavro
+import fastavro.validation
+
+from tallymark.serialization.codec import AvroCodec, Decoding
+from tallymark.serialization.errors import SerializationError
+
+
+class Resolution(Decoding):
+    """Decodes what ``writer`` wrote into values of ``reader``'s schema: its fields, by name or
+    alias, with its defaults and its types. Thread-safe.
+
+    Raises SerializationError if a default of ``reader`` is no value of its field. Where the
+    writer's schema is recursive, fields are matched by name only, not by alias.
+    """
+
+    def __init__(self, writer: AvroCodec, reader: AvroCodec) -> None:
+        super().__init__(
+            _by_avro(writer, reader) if writer.recursive else _ByFastavro(writer, reader)
+        )
+
+
+def _by_avro(writer: AvroCodec, reader: AvroCodec) -> Callable[[io.BytesIO], Any]:
+    """By the reference implementation, which survives deep data (see :mod:`.inspection`)."""
+    import avro.io
+
+    datum_reader = avro.io.DatumReader(writer.reference_schema(), reader.reference_schema())
+    return lambda stream: datum_reader.read(avro.io.BinaryDecoder(stream))
+
+
+class _ByFastavro:
+    def __init__(self, writer: AvroCodec, reader: AvroCodec) -> None:
+        self._writer = writer.parsed
+        known: dict[str, Any] = {}
+        self._reader = fastavro.parse_schema(copy.deepcopy(reader.tree), known)
+        # A list or a dict would be the same object in every value.
+        self._copied = False
+        with_default = [field for field in _fields(self._reader) if "default" in field]
+        for field, default in [(field, _default(field, known)) for field in with_default]:
+            field["default"] = default
+            self._copied |= isinstance(default, list | dict)
+        if isinstance(self._reader, dict):  # else fastavro parses it for every value
+            self._reader |= {"__fastavro_parsed": True, "__named_schemas": known}
+
+    def __call__(self, stream: io.BytesIO) -> Any:
+        value = fastavro.schemaless_reader(stream, self._writer, self._reader)
+        return copy.deepcopy(value) if self._copied else value
+
+
+def _fields(node: Any) -> Iterator[dict[str, Any]]:
+    """All fields of all records in a schema."""
+    if isinstance(node, list):
+        for branch in node:
+            yield from _fields(branch)
+    elif isinstance(node, dict):
+        for field in node.get("fields", ()):
+            yield from _fields(field["type"])
+            yield field
+        for key in ("items", "values", "type"):
+            yield from _fields(node.get(key))
+
+
+def _default(field: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    """The default of a field as decoding would give it: bytes, dates, records with all fields."""
+    try:
+        value = _from_json(field["default"], field["type"], known)
+        # A record around it tells fastavro the named types.
+        schema: Any = {
+            "type": "record",
+            "name": "tallymark.Default",
+            "fields": [{"name": "value", "type": field["type"]}],
+            "__fastavro_parsed": True,
+            "__named_schemas": known,
+        }
+        stream = io.BytesIO()
+        fastavro.validation.validate({"value": value}, schema)
+        fastavro.schemaless_writer(stream, schema, {"value": value})
+        stream.seek(0)
+        found: Any = fastavro.schemaless_reader(stream, schema, None)
+        return found["value"]
+    # Validation, writing and logical types each raise what they like.
+    except Exception as error:
+        raise SerializationError(
+            f"the default of the reader's field {field['name']!r} is no value of its type"
+        ) from error
+
+
+def _from_json(json: Any, kind: Any, known: Mapping[str, Any]) -> Any:
+    """A value from JSON, as Avro writes defaults: bytes are text of the characters 0 to 255."""
+    if isinstance(kind, list):
+        return _of_some_branch(json, kind, known)
+    if isinstance(kind, str):
+        if kind in known:
+            return _from_json(json, known[kind], known)
+        if kind == "bytes":
+            return json.encode("latin-1")
+        return float(json) if kind in ("float", "double") and json is not None else json
+    name = kind["type"]
+    if name in ("record", "error"):
+        return {
+            field["name"]: _from_json(
+                json[field["name"]] if field["name"] in json else field["default"],
+                field["type"],
+                known,
+            )
+            for field in kind["fields"]
+        }
+    if name == "fixed":
+        return json.encode("latin-1")
+    if name == "array":
+        return [_from_json(item, kind["items"], known) for item in json]
+    if name == "map":
+        return {key: _from_json(item, kind["values"], known) for key, item in json.items()}
+    return json if name == "enum" else _from_json(json, name, known)
+
+
+def _of_some_branch(json: Any, branches: list[Any], known: Mapping[str, Any]) -> Any:
+    for branch in branches:
+        try:
+            value = _from_json(json, branch, known)
+            holder: Any = {"type": "record", "name": "tallymark.Branch", "fields": []}
+            holder["fields"].append({"name": "value", "type": branch})
+            holder |= {"__fastavro_parsed": True, "__named_schemas": known}
+            fastavro.validation.validate({"value": value}, holder)
+        # A value of another branch fails in any way.
+        except Exception:
+            continue
+        return value
+    raise ValueError("the default is of no branch")

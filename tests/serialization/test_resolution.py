@@ -1,0 +1,182 @@
+"""Values written with one schema, read as another."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tallymark.serialization import AvroCodec, SerializationError
+from tallymark.serialization.resolution import Resolution
+
+DAY = {"type": "int", "logicalType": "date"}
+MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+INNER = {
+    "type": "record",
+    "name": "Inner",
+    "fields": [
+        {"name": "x", "type": "int", "default": 3},
+        {"name": "day", "type": DAY, "default": 1},
+    ],
+}
+ENUM = {"type": "enum", "name": "K", "symbols": ["A", "B"]}
+
+
+def record(*fields: dict[str, Any], name: str = "R", **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": list(fields), **more}
+
+
+def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **more}
+
+
+def read(writer: Any, reader: Any, value: Any) -> Any:
+    wrote, reads = AvroCodec(json.dumps(writer)), AvroCodec(json.dumps(reader))
+    return Resolution(wrote, reads).decode(wrote.encode(value))
+
+
+A = field("a", "int")
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "value", "found"),
+    [
+        (record(A), record(A, field("b", "string", default="x")), {"a": 1}, {"a": 1, "b": "x"}),
+        (record(A, field("b", "string")), record(A), {"a": 1, "b": "x"}, {"a": 1}),
+        (record(A), record(field("a", "double")), {"a": 1}, {"a": 1.0}),
+        (record(A), record(field("z", "int", aliases=["a"])), {"a": 1}, {"z": 1}),
+        (record(A), record(A, name="S", aliases=["R"]), {"a": 1}, {"a": 1}),
+        (record(A), record(A, name="other.R"), {"a": 1}, {"a": 1}),
+        (record(A), record(field("a", ["null", "long"])), {"a": 1}, {"a": 1}),
+        (record(field("a", ["null", "int"])), record(A), {"a": 1}, {"a": 1}),
+        (record(field("a", "string")), record(field("a", "bytes")), {"a": "x"}, {"a": b"x"}),
+        (ENUM, {**ENUM, "symbols": ["A"], "default": "A"}, "B", "A"),
+        ("int", ["string", "long"], 3, 3),
+        (["int", "string"], "string", "x", "x"),
+        ({"type": "array", "items": "int"}, {"type": "array", "items": "long"}, [1], [1]),
+    ],
+)
+def test_schemas_that_fit(writer: Any, reader: Any, value: Any, found: Any) -> None:
+    result = read(writer, reader, value)
+    assert result == found
+    assert type(result) is type(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "found"),
+    [
+        ("bytes", "\u00ff", b"\xff"),
+        (DAY, 1, datetime.date(1970, 1, 2)),
+        (MONEY, "\u0001\u0002", decimal.Decimal("2.58")),
+        ("float", 1, 1.0),
+        ("double", "NaN", float("nan")),
+        (["null", "int"], None, None),
+        (["null", "int"], 5, 5),
+        (["bytes", "null"], "\u00ff", b"\xff"),
+        ({"type": "fixed", "name": "F", "size": 2}, "\u00ff\u0000", b"\xff\0"),
+        (ENUM, "B", "B"),
+        ({"type": "array", "items": DAY}, [0], [datetime.date(1970, 1, 1)]),
+        ({"type": "map", "values": "bytes"}, {"k": "\u0080"}, {"k": b"\x80"}),
+        (INNER, {}, {"x": 3, "day": datetime.date(1970, 1, 2)}),
+        (INNER, {"x": 4, "day": 0}, {"x": 4, "day": datetime.date(1970, 1, 1)}),
+        (["null", INNER], {"x": 4}, {"x": 4, "day": datetime.date(1970, 1, 2)}),
+    ],
+)
+def test_a_default_is_what_decoding_would_give(kind: Any, default: Any, found: Any) -> None:
+    """fastavro gives the JSON of the schema: a text for bytes, a number for a date, {} for a
+    record whose fields have defaults."""
+    value = read(record(A), record(A, field("b", kind, default=default)), {"a": 1})["b"]
+    assert repr(value) == repr(found)
+
+
+def test_a_default_is_a_new_object_in_each_value() -> None:
+    """fastavro gives the same list to every value: what an application puts in stood in all."""
+    more = field("b", {"type": "array", "items": "int"}, default=[])
+    wrote = AvroCodec(record(A))
+    reads = Resolution(wrote, AvroCodec(record(A, more)))
+    first, second = reads.decode(b"\x02"), reads.decode(b"\x02")
+    first["b"].append(1)
+    assert second == reads.decode(b"\x02") == {"a": 1, "b": []}
+
+
+def test_the_default_of_a_type_that_is_named_elsewhere() -> None:
+    reader = record(A, field("b", INNER, default={}), field("c", "Inner", default={"x": 9}))
+    found = read(record(A), reader, {"a": 1})
+    assert (found["b"]["x"], found["c"]["x"]) == (3, 9)
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "value"),
+    [
+        (record(A), record(A, field("b", "int")), {"a": 1}),
+        (record(A), record(field("a", "string")), {"a": 1}),
+        (record(A), record(A, name="S"), {"a": 1}),
+        (record(field("a", ["null", "int"])), record(A), {"a": None}),
+        (ENUM, {**ENUM, "symbols": ["A"]}, "B"),
+        (["int", "string"], "string", 3),
+        (
+            {"type": "fixed", "name": "F", "size": 1},
+            {"type": "fixed", "name": "F", "size": 2},
+            b"x",
+        ),
+    ],
+)
+def test_schemas_that_do_not_fit(writer: Any, reader: Any, value: Any) -> None:
+    with pytest.raises(SerializationError, match="the bytes do not decode"):
+        read(writer, reader, value)
+
+
+def test_a_default_that_is_none() -> None:
+    bad = record(A, field("b", DAY, default=2**40))
+    with pytest.raises(SerializationError, match="default of the reader's field 'b'"):
+        Resolution(AvroCodec(record(A)), AvroCodec(bad))
+
+
+def test_recursive_schemas() -> None:
+    """They go through the reference implementation: deep data ends in an error, not the process."""
+    deep = record(field("next", ["null", "R"]), A)
+    reader = record(field("next", ["null", "R"]), field("b", "int", default=7))
+    wrote = AvroCodec(deep)
+    reads = Resolution(wrote, AvroCodec(reader))
+    value = {"next": {"next": None, "a": 1}, "a": 2}
+    assert reads.decode(wrote.encode(value)) == {"next": {"next": None, "b": 7}, "b": 7}
+    with pytest.raises(SerializationError, match="nested too deeply"):
+        reads.decode(b"\x02" * 100_000)
+
+
+NUMBERS = ["int", "long", "float", "double"]
+
+
+@given(
+    writer=st.integers(0, 3),
+    more=st.integers(0, 3),
+    number=st.integers(-(2**20), 2**20),
+    left=st.sets(st.sampled_from("bcd")),
+    right=st.sets(st.sampled_from("bcd")),
+)
+def test_fields_come_and_go(
+    writer: int, more: int, number: int, left: set[str], right: set[str]
+) -> None:
+    """Of every pair of records whose common fields can be promoted."""
+    wider = NUMBERS[min(3, writer + more)]
+    wrote = record(A, *[field(name, NUMBERS[writer]) for name in sorted(left)])
+    reads = record(A, *[field(name, wider, default=1) for name in sorted(right)])
+    value = {"a": 1, **dict.fromkeys(left, number)}
+    found = read(wrote, reads, value)
+    assert found == {"a": 1} | {name: number if name in left else 1 for name in right}
+
+
+@given(data=st.binary(max_size=40))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    writer = AvroCodec(record(A, field("b", {"type": "array", "items": ["null", ENUM]})))
+    reader = AvroCodec(record(field("b", {"type": "array", "items": ["null", ENUM]})))
+    try:
+        found = Resolution(writer, reader).decode(data)
+    except SerializationError:
+        return
+    assert list(found) == ["b"]
