@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 from tallymark_schema_registry.schemas import (
     Budget,
@@ -11,6 +12,8 @@ from tallymark_schema_registry.schemas import (
     Schema,
     incompatibilities,
 )
+
+T = TypeVar("T")
 
 
 class Level(StrEnum):
@@ -33,7 +36,7 @@ class Level(StrEnum):
 DEFAULT = Level.BACKWARD
 
 
-def against(level: Level, newest_first: Sequence[int]) -> Sequence[int]:
+def against(level: Level, newest_first: Sequence[T]) -> Sequence[T]:
     """Those of the versions that ``level`` asks to check."""
     if level is Level.NONE:
         return ()

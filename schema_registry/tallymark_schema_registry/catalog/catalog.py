@@ -127,6 +127,12 @@ class Catalog:
         """The schema with this id."""
         return self.context(context).schemas.get(schema_id)
 
+    def configured(self) -> Iterator[Subject]:
+        """Every place that has a config."""
+        for name, context in self.contexts.items():
+            for subject in context.configs:
+                yield Subject(name, subject)
+
     def referrers(self, subject: Subject, version: int) -> Iterator[tuple[str, SchemaEntry]]:
         """(context, schema) of every schema that refers to a version."""
         place = subject.qualified, version

@@ -141,12 +141,12 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """``same``: the id out of ``question.same`` that is the same schema. ``conflict``: the newest
-    version that conflicts."""
+    """``same``: the id out of ``question.same`` that is the same schema. ``conflicts``: versions
+    that conflict, the newest first. One is enough to refuse a registration; a check reports all."""
 
     question: Compare
     same: int | None = None
-    conflict: Conflict | None = None
+    conflicts: tuple[Conflict, ...] = ()
 
 
 # --- commands

@@ -115,18 +115,13 @@ def live_uses(catalog: Catalog, context: str, schema: SchemaEntry) -> list[tuple
 
 
 def check_unreferenced(
-    catalog: Catalog, subject: Subject, versions: Collection[int], *, permanent: bool
+    catalog: Catalog, going: Collection[tuple[Subject, int]], *, permanent: bool
 ) -> None:
-    """Raises the 42206 error where a version that stays refers to one of ``versions``. Soft
-    deletion asks for versions that are not deleted, permanent deletion for all: they can be
-    restored, and their ids can be read."""
-    for version in versions:
+    """Raises the 42206 error where a version that stays refers to one that goes. Soft deletion
+    asks the versions that are not deleted, permanent deletion all: they can be restored, and their
+    ids can be read."""
+    for subject, version in going:
         for context, schema in catalog.referrers(subject, version):
             uses = schema.used_by if permanent else live_uses(catalog, context, schema)
-            if any(not _goes(subject, versions, context, use) for use in uses):
+            if any((Subject(context, name), number) not in going for name, number in uses):
                 raise errors.reference_exists(subject.qualified, version)
-
-
-def _goes(subject: Subject, versions: Collection[int], context: str, use: tuple[str, int]) -> bool:
-    name, version = use
-    return Subject(context, name) == subject and version in versions

@@ -1,0 +1,73 @@
+"""With which versions a schema has to be compared, and what an answer says about a conflict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tallymark_schema_registry.catalog.catalog import Catalog
+from tallymark_schema_registry.catalog.content import AVRO, Content
+from tallymark_schema_registry.catalog.contracts import property_of
+from tallymark_schema_registry.catalog.subject import Subject
+from tallymark_schema_registry.decisions.asking import newest_first
+from tallymark_schema_registry.decisions.commands import Conflict, Found
+from tallymark_schema_registry.decisions.scope import LEVEL, config_in_scope
+from tallymark_schema_registry.levels import Level, against
+
+OTHER_KIND: Final = "Incompatible because of different schema type"
+_SHOWN_SCHEMA: Final = 10_240
+_SHOWN_REASONS: Final = 32_768
+
+
+def earlier(
+    catalog: Catalog, subject: Subject, content: Content
+) -> tuple[Level, tuple[tuple[int, int], ...]]:
+    """The level in force, and (version, id) of all that it asks to compare with, the newest first:
+    those of the same group, where the config has groups."""
+    config = config_in_scope(catalog, subject)
+    level = Level(config[LEVEL])
+    found = in_group(config.get("compatibilityGroup"), content, newest_first(catalog, subject))
+    return level, tuple(against(level, found))
+
+
+def in_group(
+    group: str | None, content: Content, versions: Iterable[Found]
+) -> list[tuple[int, int]]:
+    """(version, id) of those that have the same value for the property ``group`` of the metadata,
+    or as the content none."""
+    value = property_of(content.metadata, group) if group else None
+    return [
+        (found.version.version, found.version.schema_id)
+        for found in versions
+        if not group or property_of(found.schema.metadata, group) == value
+    ]
+
+
+def has_other_kind(catalog: Catalog, subject: Subject) -> bool:
+    """A version was imported that is not Avro: nothing can be registered beside it."""
+    return any(found.schema.kind != AVRO for found in newest_first(catalog, subject))
+
+
+def details(catalog: Catalog, subject: Subject, conflicts: Iterable[Conflict]) -> list[str]:
+    """The texts of an answer, one a reason; none where nothing conflicts."""
+    texts: list[str] = []
+    for conflict in conflicts:
+        texts += _first(conflict.reasons)
+        texts.append(f"{{oldSchemaVersion: {conflict.version}}}")
+        texts.append(f"{{oldSchema: '{conflict.old_text[:_SHOWN_SCHEMA]}'}}")
+    if texts:
+        config = config_in_scope(catalog, subject)
+        fields = "true" if config.get("validateFields") is True else "false"
+        texts.append(f"{{validateFields: '{fields}', compatibility: '{config[LEVEL]}'}}")
+    return texts
+
+
+def _first(reasons: Iterable[str]) -> list[str]:
+    """The first reasons, as many as an answer may have."""
+    kept, size = list[str](), 0
+    for reason in reasons:
+        size += len(reason)
+        if kept and size > _SHOWN_REASONS:
+            return [*kept, "{and more}"]
+        kept.append(reason[:_SHOWN_REASONS])
+    return kept
