@@ -3,14 +3,19 @@ and exports use of the REST interface. The same tests run against it and against
 
 from __future__ import annotations
 
+import io
 import threading
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tallymark.serialization import RegistryError
 from tallymark_schema_registry.catalog.subject import parse_subject
+from tallymark_schema_registry.transfer.importing import Done, ImportRun
 from tallymark_schema_registry.transfer.lines import SCHEMA, Key
-from tallymark_schema_registry.transfer.plan import context_place
+from tallymark_schema_registry.transfer.plan import context_place, plan
+from tallymark_schema_registry.transfer.reading import read_registry
+from tallymark_schema_registry.transfer.remote import RemoteRegistry
+from tallymark_schema_registry.transfer.schema_file import write_snapshot
 from tallymark_schema_registry.transfer.snapshot import (
     Snapshot,
     Version,
@@ -162,3 +167,19 @@ class MemoryRegistry:
 
 def _said(query: dict[str, str], name: str) -> bool:
     return query.get(name, "").lower() == "true"
+
+
+def exported(snapshot: Snapshot) -> bytes:
+    """The bytes of its export."""
+    out = io.BytesIO()
+    write_snapshot(snapshot, out)
+    return out.getvalue()
+
+
+def import_once(source: Snapshot, server: Any, stop: threading.Event | None = None) -> Done:
+    """One import run, without conflicts."""
+    registry = RemoteRegistry(server)
+    target = read_registry(registry)
+    made = plan(source, target)
+    assert not made.conflicts, made.conflicts
+    return ImportRun(registry, made, target, stop or threading.Event(), lambda done: None).run()

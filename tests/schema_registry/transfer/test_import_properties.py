@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 import io
-import threading
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_registry import MemoryRegistry
+from memory_registry import MemoryRegistry, exported, import_once
 from registry_snapshots import snapshots
 
 from tallymark.errors import ConnectError
-from tallymark_schema_registry.transfer.importing import Done, ImportRun
 from tallymark_schema_registry.transfer.plan import plan, wrong_after
 from tallymark_schema_registry.transfer.reading import read_registry
 from tallymark_schema_registry.transfer.remote import RemoteRegistry
-from tallymark_schema_registry.transfer.schema_file import read_file, write_snapshot
+from tallymark_schema_registry.transfer.schema_file import read_file
 from tallymark_schema_registry.transfer.snapshot import Snapshot
-
-
-def exported(snapshot: Snapshot) -> bytes:
-    out = io.BytesIO()
-    write_snapshot(snapshot, out)
-    return out.getvalue()
-
-
-def import_once(source: Snapshot, server: Any, stop: threading.Event | None = None) -> Done:
-    registry = RemoteRegistry(server)
-    target = read_registry(registry)
-    made = plan(source, target)
-    assert not made.conflicts, made.conflicts
-    return ImportRun(registry, made, target, stop or threading.Event(), lambda done: None).run()
 
 
 class Dying:
