@@ -8,7 +8,10 @@ import threading
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from registry_snapshots import text_of
+
 from tallymark.serialization import RegistryError
+from tallymark_schema_registry.catalog.content import Content
 from tallymark_schema_registry.catalog.subject import parse_subject
 from tallymark_schema_registry.transfer.importing import Done, ImportRun
 from tallymark_schema_registry.transfer.lines import SCHEMA, Key
@@ -183,3 +186,11 @@ def import_once(source: Snapshot, server: Any, stop: threading.Event | None = No
     made = plan(source, target)
     assert not made.conflicts, made.conflicts
     return ImportRun(registry, made, target, stop or threading.Event(), lambda done: None).run()
+
+
+def version(place: str, schema_id: int, text: str = "", **more: Any) -> Version:
+    """One version; ``place`` as ``subject/number``."""
+    subject, _, number = place.rpartition("/")
+    deleted = more.pop("deleted", False)
+    content = Content(text or text_of(schema_id), **more)
+    return Version(subject, int(number), schema_id, content, deleted)

@@ -111,6 +111,10 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark.cli.messages.replay:command",
         "Send a topic's messages again, at the pace they once came.",
     ),
+    "schema": Entry(
+        "tallymark_schema_registry.cli:command",
+        "Register, check, read, delete and move schemas.",
+    ),
     "status": Entry(
         "tallymark.cli.stack.status:command",
         "Show the processes of the running stack.",

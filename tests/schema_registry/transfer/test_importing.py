@@ -6,25 +6,17 @@ import threading
 from typing import Any
 
 import pytest
-from memory_registry import MemoryRegistry, exported, import_once
+from memory_registry import MemoryRegistry, exported, import_once, version
 from registry_snapshots import text_of
 
 from tallymark.errors import UserError
 from tallymark.serialization import RegistryError
-from tallymark_schema_registry.catalog.content import Content, Reference, sorted_json
+from tallymark_schema_registry.catalog.content import Reference, sorted_json
 from tallymark_schema_registry.transfer.importing import ImportRun
 from tallymark_schema_registry.transfer.plan import plan, wrong_after
 from tallymark_schema_registry.transfer.reading import read_registry
 from tallymark_schema_registry.transfer.remote import RemoteRegistry
 from tallymark_schema_registry.transfer.snapshot import Snapshot, Version
-
-
-def version(place: str, schema_id: int, text: str = "", **more: Any) -> Version:
-    """``place`` as ``subject/number``."""
-    subject, _, number = place.rpartition("/")
-    deleted = more.pop("deleted", False)
-    content = Content(text or text_of(schema_id), **more)
-    return Version(subject, int(number), schema_id, content, deleted)
 
 
 def snapshot(*versions: Version, **more: Any) -> Snapshot:
@@ -271,7 +263,8 @@ def test_the_level_of_the_default_context_is_set_first_and_the_rest_last() -> No
 @pytest.mark.parametrize("bulk", [True, False])
 @pytest.mark.parametrize("page", [1000, 10])
 def test_any_registry_can_be_read(bulk: bool, contexts: bool, page: int) -> None:
-    """Without ``GET /schemas``, without contexts, with smaller pages than were asked for."""
+    """Without ``GET /schemas``, without contexts, with smaller pages than were asked for: those
+    ended the reading once, as if a short page were the last one."""
     versions = [version(f"s{n % 7}/{n}", n, deleted=n % 5 == 0) for n in range(1, 40)]
     if contexts:
         versions += [version(":.c:s/1", 1), version(":.d:t/3", 2, deleted=True)]
@@ -280,6 +273,7 @@ def test_any_registry_can_be_read(bulk: bool, contexts: bool, page: int) -> None
         held.modes[":.c:"] = "READONLY"
     server = holding(held, bulk=bulk, contexts=contexts, page=page)
     assert read_registry(RemoteRegistry(server)) == held
+    assert any("/versions/" in asked for asked in server.asked) is not bulk
 
 
 def test_a_registry_that_counts_no_pages_is_read_once() -> None:
