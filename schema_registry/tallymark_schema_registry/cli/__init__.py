@@ -1,5 +1,6 @@
-"""The commands of the schema registry: ``tallymark registry`` (:mod:`.serve`), and ``tallymark
-schema ...``, which asks any registry of the ecosystem over REST.
+"""The commands of the schema registry: ``tallymark registry`` (:mod:`.serve`), ``tallymark
+registry-access`` (:mod:`.registry_access`: who may do what), and ``tallymark schema ...``, which
+asks any registry of the ecosystem over REST.
 
 Each is loaded when it is called. :mod:`.connection` says which registry is meant, :mod:`.reading`
 shows, :mod:`.writing` registers and deletes, :mod:`.settings` sets levels and modes, :mod:`.folder`
