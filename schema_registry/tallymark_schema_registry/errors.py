@@ -116,6 +116,11 @@ def busy(reason: str) -> RegistryError:
     return RegistryError(503, 503, f"{reason}: try again in a few seconds")
 
 
+def timed_out() -> RegistryError:
+    """What was asked for may be done or not: a client asks again, which does it once."""
+    return RegistryError(500, 50002, "The operation timed out: it may be stored, or not")
+
+
 def invalid_version(version: str) -> RegistryError:
     text = (
         f"The specified version '{version}' is not a valid version id. Allowed values are "
@@ -164,7 +169,8 @@ def context_not_empty(context: str) -> RegistryError:
 
 
 def store_failed() -> RegistryError:
-    return RegistryError(500, 50001, "Error in the backend data store")
+    """503: it may go again in a moment. The code is the one that clients know."""
+    return RegistryError(503, 50001, "Error in the backend data store")
 
 
 def forbidden(who: str, right: str, subject: str) -> RegistryError:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tallymark_schema_registry.decisions.commands import VersionView
+from tallymark_schema_registry.decisions.commands import Check, Found, Register, VersionView
+from tallymark_schema_registry.errors import RegistryError
+from tallymark_schema_registry.node.shell import Shell
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +24,20 @@ class DryRun:
     compatible: bool
     messages: list[str]
     diff: list[dict[str, Any]]
+
+
+async def dry_run(shell: Shell, command: Register, client: str = "") -> DryRun:
+    """What the registration would do. Raises its error where it would be refused for another
+    reason than a conflict with earlier versions."""
+    try:
+        decision = await shell.decision(command, client)
+    except RegistryError as error:
+        if error.status != 409:
+            raise
+        check = Check(command.subject, None, command.sent, command.normalize)
+        reasons: list[str] = await shell.ask(check, client)
+        return DryRun(False, None, None, None, False, reasons or [error.message], [])
+    found: Found = decision.reply
+    view = None if decision.records else await shell.views.of(found)
+    number = found.version.version
+    return DryRun(bool(decision.records), view, found.schema.schema_id, number, True, [], [])

@@ -5,32 +5,81 @@ All are coroutines of one event loop. They raise RegistryError, whose status and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from tallymark.clock import now_ms
 from tallymark_schema_registry.catalog.catalog import Catalog
 from tallymark_schema_registry.catalog.content import Content
 from tallymark_schema_registry.catalog.subject import DEFAULT_CONTEXT, Subject
-from tallymark_schema_registry.decisions.commands import SchemaView, Sent, VersionView
-from tallymark_schema_registry.node.dry_run import DryRun
+from tallymark_schema_registry.decisions import by_id, configuring, lists, modes
+from tallymark_schema_registry.decisions.commands import (
+    Check,
+    DeleteConfig,
+    DeleteContext,
+    DeleteMode,
+    DeleteSubject,
+    DeleteVersion,
+    Import,
+    LookUp,
+    Register,
+    RestoreVersion,
+    SchemaView,
+    Sent,
+    SetConfig,
+    SetMode,
+    VersionView,
+)
+from tallymark_schema_registry.node.dry_run import DryRun, dry_run
+from tallymark_schema_registry.node.feed import Feed
+from tallymark_schema_registry.node.replica import Listener, Store
+from tallymark_schema_registry.node.shell import Shell
 
 
 class Registry:
-    """The registry over one store."""
+    """The registry over one store, which it closes. Reads give what was committed by any process
+    before the call; :meth:`by_id` alone may give what was permanently deleted a moment ago."""
 
-    catalog: Catalog
-    """Read only, on the event loop."""
+    def __init__(self, store: Store, clock: Callable[[], int] = now_ms) -> None:
+        self._shell = Shell(store, clock)
+        self.catalog: Catalog = self._shell.catalog
+        """Read only, on the event loop, and not kept over an ``await``."""
+        self.replica = self._shell.replica
+        """For answers that are remembered: whether they are current, and what changed."""
+        self._feed = Feed(self._shell)
+        self._is_closed = False
+
+    @property
+    def store_is_down(self) -> bool:
+        """Whether the store could not be asked the last time."""
+        return self.replica.is_down
+
+    @property
+    def writes_waiting(self) -> int:
+        """Changes that wait to be stored."""
+        return self._shell.writer.waiting
+
+    def on_change(self, listener: Listener) -> None:
+        """``listener`` gets the changes of all processes, each once and in order, right after they
+        were applied to the catalog and before anything is answered by them."""
+        self.replica.on_change(listener)
 
     async def start(self) -> None:
         """Load the catalog. UserError where the store cannot be read."""
-        raise NotImplementedError
+        await self._shell.start()
+        self.catalog = self._shell.catalog
 
     async def close(self) -> None:
         """Finish what was accepted. Idempotent."""
-        raise NotImplementedError
+        if not self._is_closed:
+            self._is_closed = True
+            self._feed.close()
+            await self._shell.close()
 
     async def ping(self) -> None:
         """Raises the 50001 error where the store cannot be asked."""
-        raise NotImplementedError
+        await self.replica.current()
+        self.replica.check_up()
 
     # --- versions
 
@@ -46,13 +95,14 @@ class Registry:
     ) -> VersionView:
         """The version that has the schema; a new one where there was none. ``client``: who waits
         (an address), so that one cannot take all places where large schemas wait."""
-        raise NotImplementedError
+        command = Register(subject, sent, normalize, force, by)
+        return await self._shell.views.of_reply(await self._shell.do(command, client))
 
     async def dry_run(
         self, subject: Subject, sent: Sent, *, normalize: bool = False, client: str = ""
     ) -> DryRun:
         """What :meth:`register` would do. Changes nothing."""
-        raise NotImplementedError
+        return await dry_run(self._shell, Register(subject, sent, normalize), client)
 
     async def look_up(
         self,
@@ -64,7 +114,8 @@ class Registry:
         client: str = "",
     ) -> VersionView:
         """The version under which the subject has this schema."""
-        raise NotImplementedError
+        command = LookUp(subject, sent, normalize, deleted)
+        return await self._shell.views.of_reply(await self._shell.ask(command, client))
 
     async def check(
         self,
@@ -77,7 +128,8 @@ class Registry:
     ) -> list[str]:
         """Why the schema could not be registered; empty: it could. ``spec`` None: against all
         versions that the subject's level names."""
-        raise NotImplementedError
+        found: list[str] = await self._shell.ask(Check(subject, spec, sent, normalize), client)
+        return found
 
     async def import_version(
         self,
@@ -91,11 +143,14 @@ class Registry:
         by: str = "",
     ) -> VersionView:
         """Take a version as another registry has it, whatever the mode."""
-        raise NotImplementedError
+        command = Import(subject, version, schema_id, content, deleted, at_ms, by)
+        return await self._shell.views.of_reply(await self._shell.do(command))
 
     async def version(self, subject: Subject, spec: str, *, deleted: bool = False) -> VersionView:
         """``spec``: a number, "latest" or "-1"."""
-        raise NotImplementedError
+        return await self._shell.views.found(
+            lambda: lists.version(self.catalog, subject, spec, deleted=deleted)
+        )
 
     async def versions(
         self,
@@ -106,7 +161,14 @@ class Registry:
         deleted_as_negative: bool = False,
     ) -> list[int]:
         """The numbers, ascending."""
-        raise NotImplementedError
+        await self.replica.current()
+        return lists.versions(
+            self.catalog,
+            subject,
+            deleted=deleted,
+            deleted_only=deleted_only,
+            deleted_as_negative=deleted_as_negative,
+        )
 
     async def subjects(
         self,
@@ -117,7 +179,10 @@ class Registry:
         deleted_only: bool = False,
     ) -> list[str]:
         """Qualified names, sorted."""
-        raise NotImplementedError
+        await self.replica.current()
+        return lists.subjects(
+            self.catalog, prefix, context=context, deleted=deleted, deleted_only=deleted_only
+        )
 
     async def all_versions(
         self,
@@ -130,7 +195,15 @@ class Registry:
         limit: int = -1,
     ) -> list[VersionView]:
         """All versions of all subjects, by subject and number. ``limit`` 0 and below: all."""
-        raise NotImplementedError
+        await self.replica.current()
+        found = lists.all_versions(
+            self.catalog,
+            prefix,
+            latest_only=latest_only,
+            deleted=deleted,
+            aliases=aliases,
+        )
+        return await self._shell.views.of_all(lists.page(found, offset, limit))
 
     # --- by id
 
@@ -138,19 +211,22 @@ class Registry:
         self, context: str, schema_id: int, subject: Subject | None = None
     ) -> SchemaView:
         """``subject`` is a hint of the client: where the id was registered."""
-        raise NotImplementedError
+        where = subject or Subject(context, "")
+        return await self._shell.views.located(lambda: by_id.by_id(self.catalog, schema_id, where))
 
     async def by_guid(self, guid: str) -> SchemaView:
         """The schema with this guid, in any context."""
-        raise NotImplementedError
+        return await self._shell.views.located(lambda: by_id.by_guid(self.catalog, guid))
 
     async def ids_of_guid(self, guid: str) -> list[tuple[str, int]]:
         """(context, id) of every schema with this guid."""
-        raise NotImplementedError
+        await self.replica.current()
+        return by_id.ids_of_guid(self.catalog, guid)
 
     async def max_id(self, context: str) -> int:
         """The highest id ever given in the context."""
-        raise NotImplementedError
+        await self.replica.current()
+        return by_id.max_id(self.catalog, context)
 
     async def uses(
         self,
@@ -161,17 +237,21 @@ class Registry:
         deleted: bool = False,
     ) -> list[tuple[str, int]]:
         """(qualified subject, version) of every version that has the schema."""
-        raise NotImplementedError
+        await self.replica.current()
+        where = subject or Subject(context, "")
+        return by_id.uses(self.catalog, schema_id, where, deleted=deleted)
 
     async def referenced_by(
         self, subject: Subject, spec: str, *, deleted: bool = False
     ) -> list[int]:
         """Ids of the schemas that refer to this version."""
-        raise NotImplementedError
+        await self.replica.current()
+        return by_id.referenced_by(self.catalog, subject, spec, deleted=deleted)
 
     async def resolved_text(self, view: VersionView | SchemaView) -> str:
         """The text with the types of all references written out."""
-        raise NotImplementedError
+        context = view.subject.context if isinstance(view, VersionView) else view.context
+        return await self._shell.understanding.written_out((context, view.schema_id))
 
     # --- deletion
 
@@ -179,55 +259,65 @@ class Registry:
         self, subject: Subject, spec: str, *, permanent: bool = False, by: str = ""
     ) -> int:
         """The number of the version that was deleted."""
-        raise NotImplementedError
+        number: int = await self._shell.do(DeleteVersion(subject, spec, permanent, by))
+        return number
 
     async def delete_subject(
         self, subject: Subject, *, permanent: bool = False, by: str = ""
     ) -> list[int]:
         """The numbers of the versions that were deleted."""
-        raise NotImplementedError
+        numbers: list[int] = await self._shell.do(DeleteSubject(subject, permanent, by))
+        return numbers
 
     async def restore(self, subject: Subject, spec: str, *, by: str = "") -> int:
         """The number of the version that is no longer deleted."""
-        raise NotImplementedError
+        number: int = await self._shell.do(RestoreVersion(subject, spec, by))
+        return number
 
     # --- config, modes, contexts. Subject(context, "") is the context's own
 
     async def config(self, subject: Subject, *, default_to_global: bool = False) -> dict[str, Any]:
         """What is set, or with ``default_to_global`` what is in force."""
-        raise NotImplementedError
+        await self.replica.current()
+        return configuring.config(self.catalog, subject, default_to_global=default_to_global)
 
     async def set_config(
         self, subject: Subject, values: dict[str, Any], *, by: str = ""
     ) -> dict[str, Any]:
         """The object to answer."""
-        raise NotImplementedError
+        answer: dict[str, Any] = await self._shell.do(SetConfig(subject, values, by))
+        return answer
 
     async def delete_config(self, subject: Subject, *, by: str = "") -> dict[str, Any]:
         """What was set."""
-        raise NotImplementedError
+        was: dict[str, Any] = await self._shell.do(DeleteConfig(subject, by))
+        return was
 
     async def mode(self, subject: Subject, *, default_to_global: bool = False) -> str:
         """What is set, or with ``default_to_global`` what is in force."""
-        raise NotImplementedError
+        await self.replica.current()
+        return modes.mode(self.catalog, subject, default_to_global=default_to_global)
 
     async def set_mode(
         self, subject: Subject, mode: str, *, force: bool = False, by: str = ""
     ) -> str:
         """The mode as it is stored. When it returns, it is in force in all processes."""
-        raise NotImplementedError
+        stored: str = await self._shell.do(SetMode(subject, mode, force, by))
+        return stored
 
     async def delete_mode(self, subject: Subject, *, recursive: bool = False, by: str = "") -> str:
         """The mode that was set."""
-        raise NotImplementedError
+        was: str = await self._shell.do(DeleteMode(subject, recursive, by))
+        return was
 
     async def contexts(self) -> list[str]:
         """Those that are listed, sorted."""
-        raise NotImplementedError
+        await self.replica.current()
+        return lists.contexts(self.catalog)
 
     async def delete_context(self, name: str, *, by: str = "") -> None:
         """It is not listed any more."""
-        raise NotImplementedError
+        await self._shell.do(DeleteContext(name, by))
 
     # --- changes
 
@@ -236,4 +326,4 @@ class Registry:
     ) -> list[dict[str, Any]]:
         """The changes after number ``since``, each with ``number``, ``at_ms``, ``by`` and what the
         record says. Where there is none, the first one is waited for, ``wait_s`` at most."""
-        raise NotImplementedError
+        return await self._feed.after(since, limit, wait_s)

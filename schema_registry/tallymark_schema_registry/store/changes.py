@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tallymark.errors import TallymarkError
-from tallymark_schema_registry.catalog.content import Content
 from tallymark_schema_registry.catalog.records import Record, from_json, to_json
 
 
@@ -20,12 +19,12 @@ class Change(NamedTuple):
 
 
 class NewText(NamedTuple):
-    """The content that an id of a SchemaAdded means. ``is_twin``: the context has the content
-    under another id already, and an import brought this one too."""
+    """The text that an id of a SchemaAdded means. ``is_twin``: the context has the content under
+    another id already, and an import brought this one too."""
 
     context: str
     schema_id: int
-    content: Content
+    text: str
     is_twin: bool = False
 
 

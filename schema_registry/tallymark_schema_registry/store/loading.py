@@ -26,10 +26,10 @@ def load_catalog(cursor: DBAPICursor) -> Catalog:
     def context(name: str) -> ContextCatalog:
         return catalog.contexts.setdefault(name, ContextCatalog())
 
-    # The id that was first given to a content comes before its twins, as it came.
-    query = "SELECT context, id, md5, kind, refers_to FROM schemas ORDER BY context, twin, id"
-    for name, schema_id, md5, kind, refers_to in _rows(cursor, query):
-        added = SchemaAdded(name, schema_id, md5, kind, references_of(refers_to))
+    query = "SELECT context, id, md5, kind, refers_to, metadata, rule_set FROM schemas"
+    for name, schema_id, md5, kind, refers_to, metadata, rule_set in _rows(cursor, query):
+        references = references_of(refers_to)
+        added = SchemaAdded(name, schema_id, md5, kind, references, metadata, rule_set)
         add_schema(context(name), added)
     query = (
         "SELECT context, subject, version, schema_id, registered_ms, registered_by, deleted "

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tallymark_schema_registry.catalog.content import Content, Reference
+from tallymark_schema_registry.catalog.content import Reference
 from tallymark_schema_registry.catalog.records import (
     ConfigSet,
     ContextRemoved,
@@ -73,12 +73,12 @@ class Rows:
 def rows_of(changes: Sequence[Change], texts: Sequence[NewText]) -> Rows:
     """The rows of changes that follow each other. ``texts``: of every SchemaAdded."""
     rows = Rows()
-    contents = {(text.context, text.schema_id): text for text in texts}
+    new = {text[:2]: text for text in texts}
     for change in changes:
         rows.changes.append(row_of(change))
         record = change.record
         if isinstance(record, SchemaAdded):
-            _add_schema(rows, record, contents[record.context, record.schema_id])
+            _add_schema(rows, record, new[record.context, record.schema_id])
         elif isinstance(record, SchemaRemoved):
             rows.schemas.remove((record.context, record.schema_id))
         elif isinstance(record, VersionAdded):
@@ -104,8 +104,9 @@ def rows_of(changes: Sequence[Change], texts: Sequence[NewText]) -> Rows:
 
 def _add_schema(rows: Rows, record: SchemaAdded, text: NewText) -> None:
     twin = record.schema_id if text.is_twin else 0
-    row = (record.md5, twin, *content_row(text.content))
-    rows.schemas.add((record.context, record.schema_id), row)
+    refers_to = json.dumps(record.references, ensure_ascii=False) if record.references else ""
+    said = (record.md5, twin, record.kind, refers_to, record.metadata, record.rule_set)
+    rows.schemas.add((record.context, record.schema_id), (*said, text.text))
     last = rows.last_ids.get(record.context, 0)
     rows.last_ids[record.context] = max(last, record.schema_id)
 
@@ -126,18 +127,6 @@ def _mark(rows: Rows, record: VersionDeleted | VersionRestored) -> None:
         rows.marked[key] = deleted
     else:
         rows.versions.inserted[key] = (*there[:4], deleted, *there[5:])
-
-
-def content_row(content: Content) -> Row:
-    """The columns ``kind`` to ``text`` of the table ``schemas``."""
-    refers_to = json.dumps(content.references, ensure_ascii=False) if content.references else ""
-    return content.kind, refers_to, content.metadata, content.rule_set, content.text
-
-
-def content_of(row: Sequence[Any]) -> Content:
-    """The inverse of :func:`content_row`."""
-    kind, refers_to, metadata, rule_set, text = row
-    return Content(text, kind, references_of(refers_to), metadata, rule_set)
 
 
 def references_of(text: str) -> tuple[Reference, ...]:

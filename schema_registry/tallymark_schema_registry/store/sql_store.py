@@ -6,7 +6,7 @@ twice as much. The pool, and what is set on a new connection, are SQLAlchemy's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark_schema_registry.catalog.catalog import Catalog
-from tallymark_schema_registry.catalog.content import Content
 from tallymark_schema_registry.store.changes import (
     Behind,
     Change,
@@ -25,7 +24,7 @@ from tallymark_schema_registry.store.changes import (
     change_of,
 )
 from tallymark_schema_registry.store.loading import load_catalog
-from tallymark_schema_registry.store.rows import content_of, rows_of
+from tallymark_schema_registry.store.rows import rows_of
 from tallymark_schema_registry.store.same_file import SameFile
 from tallymark_schema_registry.store.statements import Statements, write
 from tallymark_schema_registry.store.watch import Watch
@@ -37,8 +36,8 @@ _IDS: Final = 500
 
 
 class SqlStore:
-    """Threads may share it, but for what :meth:`unchanged` says. Every method is one transaction,
-    and raises StoreFailed where the database cannot be asked."""
+    """Threads may share it. Every method is one transaction, and raises StoreFailed where the
+    database cannot be asked."""
 
     def __init__(self, engine: Engine, file: SameFile | None = None) -> None:
         self.is_watched_cheaply = engine.dialect.name == "sqlite"
@@ -88,19 +87,18 @@ class SqlStore:
         with self._cursor() as cursor:
             return self._since(cursor, number, limit)
 
-    def contents(self, context: str, ids: Sequence[int]) -> Mapping[int, Content]:
-        """The contents of ids of one context, without those that are not there."""
-        found = dict[int, Content]()
+    def texts(self, context: str, ids: Sequence[int]) -> dict[int, str]:
+        """The texts of ids of one context, without those that are not there."""
+        found = dict[int, str]()
         with self._cursor() as cursor:
             for start in range(0, len(ids), _IDS):
                 some = ids[start : start + _IDS]
-                cursor.execute(self._sql.contents(len(some)), (context, *some))
-                for row in cursor.fetchall():
-                    found[row[0]] = content_of(row[1:])
+                cursor.execute(self._sql.texts(len(some)), (context, *some))
+                found.update(cursor.fetchall())
         return found
 
     def unchanged(self, number: int) -> bool:
-        """Whether ``number`` is that of the store's last change. For one thread at a time."""
+        """Whether ``number`` is that of the store's last change."""
         try:
             return self._watch.last_number() == number
         except self._errors as error:

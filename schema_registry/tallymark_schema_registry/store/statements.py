@@ -56,13 +56,10 @@ class Statements:
             for table in (layout.schemas, layout.versions, layout.configs, layout.modes)
         }
 
-    def contents(self, count: int) -> str:
-        """The contents of ``count`` ids of one context; its values are the context and the ids."""
+    def texts(self, count: int) -> str:
+        """The texts of ``count`` ids of one context; its values are the context and the ids."""
         marks = ", ".join([self.mark] * count)
-        return (
-            "SELECT id, kind, refers_to, metadata, rule_set, text FROM schemas "
-            f"WHERE context = {self.mark} AND id IN ({marks})"
-        )
+        return f"SELECT id, text FROM schemas WHERE context = {self.mark} AND id IN ({marks})"
 
     def _insert(self, table: Table) -> str:
         columns = ", ".join(column.name for column in table.columns)

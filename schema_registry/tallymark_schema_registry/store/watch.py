@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +13,7 @@ from tallymark_schema_registry.store.statements import Statements
 
 
 class Watch:
-    """A connection of its own, for one thread at a time.
+    """A connection of its own. Threads wait for each other.
 
     A SQLite connection tells, without reading the file, whether another connection has committed
     since it was asked the last time (``PRAGMA data_version``), so that this costs some 3 µs. On
@@ -25,24 +26,30 @@ class Watch:
         self._held: PoolProxiedConnection | None = None
         self._connection: Any = None
         self._seen: tuple[int, int] | None = None
+        self._lock = threading.Lock()
 
     def last_number(self) -> int:
         """The number of the store's last change, committed by any process before this call."""
-        if self._connection is not None:
+        with self._lock:
+            if self._connection is not None:
+                try:
+                    return self._ask()
+                except Exception:
+                    # The server was restarted, perhaps; a new connection will tell.
+                    self._close()
+            self._connect()
             try:
                 return self._ask()
-            except Exception:
-                # The server was restarted, perhaps; a new connection will tell.
-                self.close()
-        self._connect()
-        try:
-            return self._ask()
-        except BaseException:
-            self.close()
-            raise
+            except BaseException:
+                self._close()
+                raise
 
     def close(self) -> None:
         """The next question connects again."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
         held, self._held, self._connection, self._seen = self._held, None, None, None
         if held is not None:
             with suppress(Exception):

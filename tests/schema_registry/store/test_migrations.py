@@ -55,9 +55,7 @@ def test_ids_versions_and_levels_are_as_they_were(migrated: SqlStore) -> None:
         "s": {"compatibilityLevel": "NONE"},
     }
     assert context.last_id == 3
-    assert migrated.contents(".", [1, 2, 3]) == {
-        number: Content(text) for number, text in enumerate(TEXTS, 1)
-    }
+    assert migrated.texts(".", [1, 2, 3]) == dict(enumerate(TEXTS, 1))
     assert {entry.md5 for entry in context.schemas.values()} == {
         Content(text).md5() for text in TEXTS
     }

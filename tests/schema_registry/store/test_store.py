@@ -64,8 +64,9 @@ def content(text: str) -> Content:
 
 def added(text: str, schema_id: int, context: str = ".") -> tuple[SchemaAdded, NewText]:
     said = content(text)
-    record = SchemaAdded(context, schema_id, said.md5(), said.kind, said.references)
-    return record, NewText(context, schema_id, said)
+    parts = said.references, said.metadata, said.rule_set
+    record = SchemaAdded(context, schema_id, said.md5(), said.kind, *parts)
+    return record, NewText(context, schema_id, text)
 
 
 def test_what_was_appended_is_there(store: AnyStore) -> None:
@@ -79,15 +80,15 @@ def test_what_was_appended_is_there(store: AnyStore) -> None:
     assert store.since(1) == changes[1:]
     assert store.since(0, 1) == changes[:1]
     assert store.since(2) == []
-    assert store.contents(".", [1, 7]) == {1: content('"int"')}
-    assert store.contents(".other", [1]) == {}
+    assert store.texts(".", [1, 7]) == {1: '"int"'}
+    assert store.texts(".other", [1]) == {}
 
 
-def test_many_contents_are_read_by_one_call(store: AnyStore) -> None:
+def test_many_texts_are_read_by_one_call(store: AnyStore) -> None:
     both = [added(f'"{number}"', number) for number in range(1, 1_203)]
     store.append(0, numbered(0, *(schema for schema, _ in both)), [text for _, text in both])
-    found = store.contents(".", list(range(1, 1_300)))
-    assert found == {number: content(f'"{number}"') for number in range(1, 1_203)}
+    found = store.texts(".", list(range(1, 1_300)))
+    assert found == {number: f'"{number}"' for number in range(1, 1_203)}
 
 
 def test_one_who_does_not_know_all_changes_gets_them_and_writes_nothing(store: AnyStore) -> None:
@@ -196,3 +197,32 @@ def test_a_loaded_catalog_is_the_one_that_the_changes_build(
     assert loaded.number == built.number
     for name in {*loaded.contexts, *built.contexts}:
         assert loaded.context(name) == replace(built.context(name)), name
+
+
+def test_a_twin_is_given_out_after_the_first_id_is_gone(tmp_path: Path) -> None:
+    """An import brought one content under a second id. After the first id was removed, a node that
+    had run before knew none for it and gave it a third, and one that started then knew the
+    second."""
+    first, text = added('"int"', 1)
+    second, other = added('"int"', 2)
+    changes = numbered(
+        0,
+        first,
+        VersionAdded(".", "s", 1, 1, 5),
+        second,
+        VersionAdded(".", "t", 1, 2, 5),
+        VersionRemoved(".", "s", 1),
+        SchemaRemoved(".", 1),
+    )
+    store = open_store(f"sqlite:///{tmp_path / 'registry.db'}")
+    try:
+        store.append(0, changes[:4], [text, other._replace(is_twin=True)])
+        store.append(4, changes[4:])
+        loaded = store.load()
+    finally:
+        store.close()
+    built = Catalog()
+    for change in changes:
+        built.apply(change.number, change.record)
+    assert loaded.context(".") == built.context(".")
+    assert built.context(".").by_md5 == {first.md5: 2}

@@ -6,11 +6,10 @@ both. A simulation may set ``fault`` to make the next call fail as databases do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from tallymark_schema_registry.catalog.catalog import Catalog
-from tallymark_schema_registry.catalog.content import Content
 from tallymark_schema_registry.catalog.records import SchemaAdded, SchemaRemoved
 from tallymark_schema_registry.store.changes import (
     Behind,
@@ -28,13 +27,13 @@ and nothing was written, or everything."""
 
 
 class MemoryStore:
-    """Nodes share ``changes`` and ``texts`` of one :class:`MemoryStore`."""
+    """Nodes share ``changes`` and ``held`` of one :class:`MemoryStore`."""
 
     is_watched_cheaply = True
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
-        self.texts: dict[tuple[str, int], Content] = {}
+        self.held: dict[tuple[str, int], str] = {}
         self.fault: Fault | None = None
         self.is_down = False
 
@@ -69,10 +68,10 @@ class MemoryStore:
         self._ask()
         return self.changes[number : number + limit]
 
-    def contents(self, context: str, ids: Sequence[int]) -> Mapping[int, Content]:
-        """The contents of ids."""
+    def texts(self, context: str, ids: Sequence[int]) -> dict[int, str]:
+        """The texts of ids."""
         self._ask()
-        there = {schema_id: self.texts.get((context, schema_id)) for schema_id in ids}
+        there = {schema_id: self.held.get((context, schema_id)) for schema_id in ids}
         return {schema_id: text for schema_id, text in there.items() if text is not None}
 
     def unchanged(self, number: int) -> bool:
@@ -85,14 +84,14 @@ class MemoryStore:
             raise StoreFailed("the database is away")
 
     def _write(self, changes: Sequence[Change], texts: Sequence[NewText]) -> None:
-        new = {(text.context, text.schema_id): text.content for text in texts}
+        new = {text[:2]: text.text for text in texts}
         for change in changes:
             record = change.record
             assert change.number == len(self.changes) + 1
             self.changes.append(change_of(row_of(change)))
             if isinstance(record, SchemaAdded):
                 place = record.context, record.schema_id
-                assert place not in self.texts
-                self.texts[place] = new[place]
+                assert place not in self.held
+                self.held[place] = new[place]
             elif isinstance(record, SchemaRemoved):
-                del self.texts[record.context, record.schema_id]
+                del self.held[record.context, record.schema_id]

@@ -1,0 +1,222 @@
+"""The registry without HTTP, on SQLite and PostgreSQL: one node, and several on one store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from tallymark_schema_registry.catalog.content import Reference
+from tallymark_schema_registry.catalog.subject import Subject
+from tallymark_schema_registry.decisions.commands import Sent
+from tallymark_schema_registry.errors import RegistryError
+from tallymark_schema_registry.node.registry import Registry
+from tallymark_schema_registry.store.opening import open_store
+
+S = Subject(".", "s")
+
+
+def record(*fields: str, default: bool = True, name: str = "R") -> Sent:
+    kinds = [
+        {"name": field, "type": "int", **({"default": 0} if default else {})} for field in fields
+    ]
+    return Sent(json.dumps({"type": "record", "name": name, "fields": kinds}))
+
+
+@asynccontextmanager
+async def nodes(address: str, count: int = 1) -> AsyncIterator[list[Registry]]:
+    """Several processes' registries on one store."""
+    async with AsyncExitStack() as stack:
+        started = list[Registry]()
+        for _ in range(count):
+            registry = Registry(open_store(address))
+            await registry.start()
+            stack.push_async_callback(registry.close)
+            started.append(registry)
+        yield started
+
+
+async def refused(awaitable: object) -> RegistryError:
+    with pytest.raises(RegistryError) as error:
+        await awaitable  # type: ignore[misc]
+    return error.value
+
+
+def test_registering_and_reading_back(database: str) -> None:
+    async def main() -> None:
+        async with nodes(database) as [node]:
+            first = await node.register(S, record("a"), by="ann")
+            assert (first.version, first.schema_id, first.by) == (1, 1, "ann")
+            assert await node.register(S, Sent("  " + (record("a").text or ""))) == first
+            second = await node.register(S, record("a", "b"))
+            assert (second.version, second.schema_id) == (2, 2)
+            assert (await node.register(Subject(".", "t"), record("b"))).schema_id == 3
+            assert await node.version(S, "latest") == second
+            assert await node.version(S, "1") == first
+            assert await node.look_up(S, record("a")) == first
+            assert await node.versions(S) == [1, 2]
+            assert await node.subjects() == ["s", "t"]
+            assert (await node.by_id(".", 2)).content == second.content
+            assert await node.all_versions(offset=1, limit=1) == [second]
+            assert await node.uses(".", 1) == [("s", 1)]
+            assert await node.max_id(".") == 3
+            assert [change["number"] for change in await node.changes(0)] == [1, 2, 3, 4, 5, 6]
+
+    asyncio.run(main())
+
+
+def test_what_is_refused_leaves_nothing_behind(database: str) -> None:
+    async def main() -> None:
+        async with nodes(database) as [node]:
+            await node.register(S, record("a"))
+            number = node.catalog.number
+            assert (await refused(node.register(S, record("b", default=False)))).status == 409
+            assert (await refused(node.register(S, Sent("{")))).code == 42201
+            assert (await refused(node.by_id(".", 2))).code == 40403
+            assert await node.check(S, None, record("b", default=False))
+            assert not await node.check(S, "latest", record("b"))
+            assert node.catalog.number == number
+
+    asyncio.run(main())
+
+
+def test_references_are_followed(database: str) -> None:
+    async def main() -> None:
+        async with nodes(database) as [node]:
+            await node.register(S, record("a"))
+            text = '{"type":"record","name":"X","fields":[{"name":"r","type":"R"}]}'
+            sent = Sent(text, references=(Reference("R", "s", -1),))
+            user = await node.register(Subject(".", "x"), sent)
+            assert user.content.references == (Reference("R", "s", 1),)
+            assert await node.referenced_by(S, "1") == [user.schema_id]
+            written_out = await node.resolved_text(user)
+            assert json.loads(written_out)["fields"][0]["type"] == json.loads(
+                record("a").text or ""
+            )
+            # The same types, written out by the client: it is the version that is there.
+            assert await node.look_up(Subject(".", "x"), Sent(written_out)) == user
+            assert (await refused(node.delete_version(S, "1"))).code == 42206
+
+    asyncio.run(main())
+
+
+def test_it_survives_a_restart(database: str) -> None:
+    async def main() -> None:
+        async with nodes(database) as [node]:
+            first = await node.register(S, record("a"))
+            await node.set_config(S, {"compatibility": "FULL"})
+            await node.set_mode(Subject(".ctx", ""), "READONLY")
+            contexts = node.catalog.contexts
+        async with nodes(database) as [node]:
+            assert await node.version(S, "latest") == first
+            assert node.catalog.contexts == contexts
+            assert (await node.config(S))["compatibilityLevel"] == "FULL"
+
+    asyncio.run(main())
+
+
+def test_a_dry_run_changes_nothing(database: str) -> None:
+    async def main() -> None:
+        async with nodes(database) as [node]:
+            known = await node.register(S, record("a"))
+            number = node.catalog.number
+            there = await node.dry_run(S, record("a"))
+            assert (there.would_create, there.view, there.schema_id) == (False, known, 1)
+            new = await node.dry_run(S, record("a", "b"))
+            assert (new.would_create, new.schema_id, new.version) == (True, 2, 2)
+            no = await node.dry_run(S, record("c", default=False))
+            assert (no.would_create, no.compatible, no.schema_id) == (False, False, None)
+            assert "READER_FIELD_MISSING_DEFAULT_VALUE" in no.messages[0]
+            assert node.catalog.number == number
+
+    asyncio.run(main())
+
+
+def test_one_node_answers_what_another_one_did(database: str) -> None:
+    """Each read is asked for right after the change was acknowledged elsewhere."""
+
+    async def main() -> None:
+        async with nodes(database, 2) as [one, other]:
+            for number in range(1, 20):
+                fields = [f"f{field}" for field in range(number)]
+                view = await one.register(S, record(*fields))
+                assert await other.version(S, "latest") == view
+                assert (await other.by_id(".", view.schema_id)).content == view.content
+                one, other = other, one
+            await one.set_mode(S, "READONLY")
+            assert (await refused(other.register(S, record("z")))).code == 42205
+            assert await other.delete_mode(S) == "READONLY"
+            await one.delete_subject(S)
+            assert (await refused(other.versions(S))).code == 40401
+            assert await other.delete_subject(S, permanent=True) == list(range(1, 20))
+            assert (await refused(one.versions(S, deleted=True))).code == 40401
+
+    asyncio.run(main())
+
+
+def test_concurrent_registrations_are_linearizable(database: str) -> None:
+    """On PostgreSQL two writers once took the same next version, for want of a lock.
+
+    Four nodes on one store, many clients: one id per content, versions and ids without gaps."""
+
+    async def main() -> None:
+        async with nodes(database, 4) as all_nodes:
+            work = [(Subject(".", f"s{n % 3}"), record(f"f{n % 5}")) for n in range(60)]
+            views = await asyncio.gather(
+                *(
+                    all_nodes[number % 4].register(subject, sent)
+                    for number, (subject, sent) in enumerate(work)
+                )
+            )
+            for _, sent in work:
+                found = {
+                    view.schema_id
+                    for view, (_, other) in zip(views, work, strict=True)
+                    if other == sent
+                }
+                assert len(found) == 1
+            assert sorted({view.schema_id for view in views}) == [1, 2, 3, 4, 5]
+            for subject, _ in work:
+                assert await all_nodes[0].versions(subject) == [1, 2, 3, 4, 5]
+            for node in all_nodes:
+                await node.replica.current()
+                assert node.catalog.contexts == all_nodes[0].catalog.contexts
+
+    asyncio.run(main())
+
+
+def test_of_two_incompatible_schemas_at_once_one_wins(database: str) -> None:
+    """Each is compatible with nothing, not with each other: the check and the insert are one step.
+    If they were not, both would be versions of the subject."""
+
+    async def main() -> None:
+        async with nodes(database, 2) as both:
+            for number in range(5):
+                subject = Subject(".", f"s{number}")
+                results = await asyncio.gather(
+                    *(
+                        both[one % 2].register(subject, record(f"f{one}", default=False))
+                        for one in range(4)
+                    ),
+                    return_exceptions=True,
+                )
+                faults = [fault for fault in results if isinstance(fault, RegistryError)]
+                assert [fault.status for fault in faults] == [409] * 3
+                assert await both[0].versions(subject) == [1]
+
+    asyncio.run(main())
+
+
+def test_whoever_follows_the_changes_is_woken(database: str) -> None:
+    async def main() -> None:
+        async with nodes(database, 2) as [one, other]:
+            waiting = asyncio.create_task(other.changes(0, wait_s=30))
+            assert await other.changes(0, wait_s=0.05) == []
+            await one.set_mode(S, "READONLY", by="ann")
+            [change] = await waiting
+            assert (change["record"], change["by"]) == ("mode-set", "ann")
+
+    asyncio.run(main())
