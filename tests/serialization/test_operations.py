@@ -96,6 +96,12 @@ CASES: list[tuple[Ask, Asked, Any, Any]] = [
         [9],
         [9],
     ),
+    (
+        lambda c: c.changes(5, limit=10, wait_s=1),
+        Asked("GET", "/changes?since=5&limit=10&wait=1"),
+        [{"number": 6}],
+        [{"number": 6}],
+    ),
     (lambda c: c.contexts(), Asked("GET", "/contexts"), ["."], ["."]),
     (
         lambda c: c.conflicts("s", '"int"', normalize=True),

@@ -116,6 +116,15 @@ class RegistryOperations(ClosedByWith):
         """The names of the contexts, ``"."`` among them."""
         return [str(name) for name in self._http.request("GET", "/contexts")]
 
+    def changes(self, since: int = 0, *, limit: int = 0, wait_s: int = 0) -> list[dict[str, Any]]:
+        """What was changed after change number ``since``, in order, at most ``limit`` changes (the
+        registry's own limit holds as well). Waits up to ``wait_s`` seconds for the first one; the
+        client's ``timeout`` must be longer. Only this registry has it."""
+        answer = self._http.request(
+            "GET", "/changes" + _query(since=since, limit=limit, wait=wait_s)
+        )
+        return [dict(change) for change in answer]
+
     # Checking
 
     def conflicts(
