@@ -35,7 +35,7 @@ check: $(VENV)/.dev
 	$(BIN)/pyright
 
 test: $(VENV)/.dev java others
-	$(PYTEST) -n 2 --dist loadfile --durations=20 -m "not soak"
+	$(PYTEST) -n 3 --dist loadfile --durations=20 -m "not soak"
 
 unit: $(VENV)/.dev
 	$(PYTEST) -n 2 --dist loadfile -m "not soak and not process and not spark and not apache_kafka and not socket"

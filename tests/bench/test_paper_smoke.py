@@ -18,7 +18,8 @@ def test_a_few_thousand_messages_through_our_own_broker(tmp_path: Path) -> None:
     assert (produced.job, consumed.job) == ("produce", "consume")
     assert 9 <= produced.disk_bytes / 3000 - SIZE < 20
     assert len(produced.marks) == 20
-    assert min(produced.seconds, produced.client_cpu, produced.broker_cpu) > 0
+    assert min(produced.seconds, produced.client_cpu) > 0
+    assert produced.broker_cpu >= 0, "counted in hundredths of a second, so it may be none"
     assert not list(tmp_path.iterdir())
 
 

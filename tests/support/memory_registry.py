@@ -3,14 +3,22 @@ and exports use of the REST interface. The same tests run against it and against
 
 from __future__ import annotations
 
+import io
 import threading
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from registry_snapshots import text_of
+
 from tallymark.serialization import RegistryError
+from tallymark_schema_registry.catalog.content import Content
 from tallymark_schema_registry.catalog.subject import parse_subject
+from tallymark_schema_registry.transfer.importing import Done, ImportRun
 from tallymark_schema_registry.transfer.lines import SCHEMA, Key
-from tallymark_schema_registry.transfer.plan import context_place
+from tallymark_schema_registry.transfer.plan import context_place, plan
+from tallymark_schema_registry.transfer.reading import read_registry
+from tallymark_schema_registry.transfer.remote import RemoteRegistry
+from tallymark_schema_registry.transfer.schema_file import write_snapshot
 from tallymark_schema_registry.transfer.snapshot import (
     Snapshot,
     Version,
@@ -162,3 +170,27 @@ class MemoryRegistry:
 
 def _said(query: dict[str, str], name: str) -> bool:
     return query.get(name, "").lower() == "true"
+
+
+def exported(snapshot: Snapshot) -> bytes:
+    """The bytes of its export."""
+    out = io.BytesIO()
+    write_snapshot(snapshot, out)
+    return out.getvalue()
+
+
+def import_once(source: Snapshot, server: Any, stop: threading.Event | None = None) -> Done:
+    """One import run, without conflicts."""
+    registry = RemoteRegistry(server)
+    target = read_registry(registry)
+    made = plan(source, target)
+    assert not made.conflicts, made.conflicts
+    return ImportRun(registry, made, target, stop or threading.Event(), lambda done: None).run()
+
+
+def version(place: str, schema_id: int, text: str = "", **more: Any) -> Version:
+    """One version; ``place`` as ``subject/number``."""
+    subject, _, number = place.rpartition("/")
+    deleted = more.pop("deleted", False)
+    content = Content(text or text_of(schema_id), **more)
+    return Version(subject, int(number), schema_id, content, deleted)

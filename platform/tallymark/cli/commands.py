@@ -107,9 +107,17 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark_schema_registry.cli.serve:command",
         "Serve the Avro schema registry.",
     ),
+    "registry-access": Entry(
+        "tallymark_schema_registry.cli.registry_access:command",
+        "Say who may do what in the schema registry.",
+    ),
     "replay": Entry(
         "tallymark.cli.messages.replay:command",
         "Send a topic's messages again, at the pace they once came.",
+    ),
+    "schema": Entry(
+        "tallymark_schema_registry.cli:command",
+        "Register, check, read, delete and move schemas.",
     ),
     "status": Entry(
         "tallymark.cli.stack.status:command",

@@ -245,6 +245,9 @@ class RegistrySettings(Part):
     """Whether ``tallymark up`` starts it."""
     allow_plaintext: bool = False
     """Whether other machines may reach it without TLS or without a log-in."""
+    access_file: str = ""
+    """Users, tokens and their rights on subjects, as ``tallymark registry-access`` writes them.
+    With it every request needs a log-in, and ``users_file`` of ``[security]`` is not used here."""
     store: str = Field(default="", repr=False)
     """SQLAlchemy address; empty: SQLite in ``data_dir/registry.db``. ``${NAME}`` is replaced by a
     variable of the environment, ``${file:PATH}`` by the first line of a file."""

@@ -154,7 +154,9 @@ def places(raw: Mapping[str, Any]) -> Places | None:
             _zookeeper(_table(raw, "zookeeper")),
             clusters,
             _mirrors(raw, {cluster.name for cluster in clusters}),
-            _server(_table(raw, "registry"), 8081, scheme, {"advertised_host", "store"}),
+            _server(
+                _table(raw, "registry"), 8081, scheme, {"advertised_host", "store", "access_file"}
+            ),
             _server(_table(raw, "dashboards"), 8080, scheme, {"advertised_host"}),
         )
     except _Unexpected:

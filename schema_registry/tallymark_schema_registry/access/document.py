@@ -13,8 +13,11 @@ those of :mod:`.grants`.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -22,7 +25,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from tallymark.errors import UserError
-from tallymark.private_files import write_private
+from tallymark.private_files import open_private, write_private
 from tallymark_schema_registry.access.grants import Grant, Right, split_pattern
 from tallymark_schema_registry.access.hashes import PasswordHash
 
@@ -153,6 +156,31 @@ def document_text(document: Document) -> str:
 def write_document(path: Path, document: Document) -> None:
     """Put the file in the place of the old one, for its owner's eyes alone."""
     write_private(path, document_text(document))
+
+
+@contextmanager
+def changed_document(path: Path) -> Iterator[Document]:
+    """The file's content, which is written when the block ends without an error; an empty one where
+    there is no file. Others who change it wait. UserError where it cannot be read or written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open_private(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        document = read_document(path) if path.exists() else Document()
+        yield document
+        try:
+            write_document(path, parse_document(document_text(document), str(path)))
+        except OSError as error:
+            raise _unwritable(path, error) from error
+    finally:
+        os.close(file)
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    return UserError(f"cannot write {path}: {error.strerror}")
 
 
 def utc(seconds: float) -> datetime:

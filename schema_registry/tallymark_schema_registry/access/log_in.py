@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from tallymark.net.addresses import sender
@@ -26,7 +27,12 @@ from tallymark.net.web.login import (
     refused,
 )
 from tallymark.net.web.refusal import send_refusal
-from tallymark_schema_registry.access.access_file import TokenEntry
+from tallymark.net.web.users import WebUsers
+from tallymark_schema_registry.access.access_file import (
+    AccessFile,
+    TokenEntry,
+    UsersWithAllRights,
+)
 from tallymark_schema_registry.access.grants import EVERYBODY, Grants, Principal
 
 log = logging.getLogger(__name__)
@@ -38,6 +44,8 @@ AT_LEAST_SECONDS: Final = 0.5
 BEARER_CHALLENGE: Final = 'Bearer realm="tallymark"'
 
 _LONGEST_TOKEN: Final = 16_384
+_OPEN: Final = OPEN_PATHS | {"/_health", "/master_available"}
+"""Those of another registry, too, which its health checks ask."""
 _NOBODY: Final = Principal("", Grants())
 
 
@@ -149,7 +157,7 @@ class RequestLogIn:
         self._log_in = log_in
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
+        if scope["type"] != "http" or scope["path"] in _OPEN:
             scope[PRINCIPAL] = _NOBODY
             await self._app(scope, receive, send)
             return
@@ -166,6 +174,16 @@ class RequestLogIn:
         if found.status == 401:
             answer.append((b"www-authenticate", BEARER_CHALLENGE.encode()))
         await send_refusal(send, headers, found.status, text, answer)
+
+
+def registry_log_in(access_file: str, users_file: str) -> RegistryLogIn | None:
+    """How clients log in by the settings: at ``access_file``, which has rights too, or at
+    ``users_file``, whose users may do everything; None where neither is set."""
+    if access_file:
+        return RegistryLogIn(AccessFile(Path(access_file)))
+    if users_file:
+        return RegistryLogIn(UsersWithAllRights(WebUsers(Path(users_file))))
+    return None
 
 
 def principal_in(scope: Mapping[str, object]) -> Principal:

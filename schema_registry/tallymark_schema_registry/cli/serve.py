@@ -10,6 +10,7 @@ import click
 from tallymark.client.core.security.http import http_access
 from tallymark.deployment import load
 from tallymark.processes.process import run_process
+from tallymark_schema_registry.access.log_in import registry_log_in
 from tallymark_schema_registry.embedded import RegistryServer
 
 _log = logging.getLogger("registry")
@@ -36,6 +37,7 @@ def command(settings: str | None, access_log: Path | None) -> None:
             deployment.registry.allow_plaintext,
             "registry.allow_plaintext = true",
             (deployment.registry.advertised_host,),
+            registry_log_in(deployment.registry.access_file, deployment.security.users_file),
         )
         server = RegistryServer(
             deployment.registry_store,

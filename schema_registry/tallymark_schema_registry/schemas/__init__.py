@@ -9,8 +9,10 @@ what one schema may cost.
 from tallymark_schema_registry.schemas.budget import LIGHT, Budget, TooLargeError
 from tallymark_schema_registry.schemas.canonical import canonical_text, resolved_text
 from tallymark_schema_registry.schemas.compatibility import Incompatibility, incompatibilities
+from tallymark_schema_registry.schemas.logical import logical_changes
 from tallymark_schema_registry.schemas.model import Schema
 from tallymark_schema_registry.schemas.names import InvalidSchemaError
+from tallymark_schema_registry.schemas.normalize import normalized
 from tallymark_schema_registry.schemas.parse import parse_schema
 
 __all__ = [
@@ -22,6 +24,8 @@ __all__ = [
     "TooLargeError",
     "canonical_text",
     "incompatibilities",
+    "logical_changes",
+    "normalized",
     "parse_schema",
     "resolved_text",
 ]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tallymark_schema_registry.schemas.budget import NODE, Budget, TooLargeError
-from tallymark_schema_registry.schemas.matching import PROMOTIONS, UnionIndex, names_match
+from tallymark_schema_registry.schemas.matching import PROMOTIONS, UnionIndex, written_as
 from tallymark_schema_registry.schemas.model import (
     MISSING,
     Array,
@@ -29,6 +29,7 @@ from tallymark_schema_registry.schemas.model import (
     Node,
     Primitive,
     Record,
+    Ref,
     Schema,
     Union,
 )
@@ -41,12 +42,17 @@ MAX_SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
-    """One reason. ``path`` is a JSON pointer into the reader's schema, ``info`` the culprit."""
+    """One reason. ``kind`` is the rule, ``path`` a JSON pointer into the reader's schema (each type
+    written where it is used), ``info`` the culprit. ``fix`` says what to change in the
+    reader's schema, ``writer_fix`` what to change in the writer's: whoever registers a schema can
+    change only the new one."""
 
     kind: str
     path: str
     text: str
     info: str
+    fix: str = ""
+    writer_fix: str = ""
 
 
 Found: TypeAlias = tuple[Incompatibility, ...]
@@ -62,7 +68,8 @@ def incompatibilities(
     check = _Check(reader, writer, budget or Budget())
     check.budget.doing = "to compare"
     try:
-        return list(check.nodes(reader.root, writer.root, ""))
+        # The same pair of types in two places is told once.
+        return list(dict.fromkeys(check.nodes(reader.root, writer.root, "")))
     except RecursionError:
         raise TooLargeError("it is nested too deeply to compare") from None
 
@@ -80,8 +87,10 @@ class _Check:
 
     def nodes(self, reader: Node, writer: Node, path: str) -> Found:
         self.budget.spend()
-        reader = self.reader.resolve(reader)
-        writer = self.writer.resolve(writer)
+        if isinstance(reader, Ref):
+            reader = self.reader.names[reader.name]
+        if isinstance(writer, Ref):
+            writer = self.writer.names[writer.name]
         if isinstance(reader, Primitive) and isinstance(writer, Primitive):
             return _primitives(reader, writer, path)
         pair = (id(reader), id(writer))
@@ -102,18 +111,16 @@ class _Check:
             return found[:MAX_REASONS]
         if isinstance(reader, Union):
             return self.union(reader, writer, path)
+        if isinstance(reader, Record) and isinstance(writer, Record):
+            return _name(reader, writer, path) + self.fields(reader, writer, path)
         if isinstance(reader, Array) and isinstance(writer, Array):
             return self.nodes(reader.items, writer.items, f"{path}/items")
         if isinstance(reader, Map) and isinstance(writer, Map):
             return self.nodes(reader.values, writer.values, f"{path}/values")
-        if isinstance(reader, Enum | Fixed | Record):
-            self.budget.spend(len(reader.aliases) // 8)
         if isinstance(reader, Enum) and isinstance(writer, Enum):
             return _name(reader, writer, path) + self.enums(reader, writer, path)
         if isinstance(reader, Fixed) and isinstance(writer, Fixed):
             return _name(reader, writer, path) + _size(reader, writer, path)
-        if isinstance(reader, Record) and isinstance(writer, Record):
-            return _name(reader, writer, path) + self.fields(reader, writer, path)
         return _mismatch(reader, writer, path)
 
     def union(self, reader: Union, writer: Node, path: str) -> Found:
@@ -123,8 +130,7 @@ class _Check:
         for place, branch in index.candidates(writer):
             if not self.nodes(branch, writer, f"{path}/{place}"):
                 return ()
-        text = f"the reader's union has no branch that takes {_kind(writer)}"
-        return (Incompatibility("MISSING_UNION_BRANCH", path or "/", text, _kind(writer)),)
+        return _no_branch(writer, path)
 
     def fields(self, reader: Record, writer: Record, path: str) -> Found:
         found: Found = ()
@@ -133,10 +139,9 @@ class _Check:
         for index, field in enumerate(reader.fields):
             self.budget.spend(1 + len(field.aliases))
             place = f"{path}/fields/{index}"
-            names = [name for name in (field.name, *field.aliases) if name in written]
+            names = written_as(field, written)
             if len(names) > 1:
-                text = f"field {field.name} matches several of the writer's: {shown(names)}"
-                found += (Incompatibility("AMBIGUOUS_FIELD", place, text, field.name),)
+                found += (_ambiguous(field, names, place),)
             elif names:
                 found += self.nodes(field.type, written[names[0]].type, f"{place}/type")
             elif field.default is MISSING:
@@ -156,9 +161,7 @@ class _Check:
         lacking = [symbol for symbol in writer.symbols if symbol not in own]
         if not lacking:
             return ()
-        symbols = shown(lacking)
-        text = f"the reader's enum lacks {symbols} and has no default"
-        return (Incompatibility("MISSING_ENUM_SYMBOLS", f"{path}/symbols", text, symbols),)
+        return (_no_symbols(reader, lacking, f"{path}/symbols"),)
 
 
 def _primitives(reader: Primitive, writer: Primitive, path: str) -> Found:
@@ -168,27 +171,100 @@ def _primitives(reader: Primitive, writer: Primitive, path: str) -> Found:
 
 
 def _mismatch(reader: Node, writer: Node, path: str) -> Found:
-    text = f"the reader expects {_kind(reader)}, the writer wrote {_kind(writer)}"
-    return (Incompatibility("TYPE_MISMATCH", path or "/", text, _kind(writer)),)
+    return (
+        Incompatibility(
+            "TYPE_MISMATCH",
+            path or "/",
+            f"the reader expects {_kind(reader)}, the writer wrote {_kind(writer)}",
+            _kind(writer),
+            fix=f"keep {_kind(writer)}, or make it a union of both types",
+            writer_fix=f"keep {_kind(reader)}, or add a field of another name",
+        ),
+    )
+
+
+def _no_branch(writer: Node, path: str) -> Found:
+    return (
+        Incompatibility(
+            "MISSING_UNION_BRANCH",
+            path or "/",
+            f"the reader's union has no branch that takes {_kind(writer)}",
+            _kind(writer),
+            fix=f"add {_kind(writer)} to the union",
+            writer_fix=f"leave {_kind(writer)} out, or add a field of another name",
+        ),
+    )
 
 
 def _no_default(field: Field, place: str) -> Incompatibility:
-    text = f"the reader's field '{field.name}' has no default, and the writer does not have it"
-    return Incompatibility("READER_FIELD_MISSING_DEFAULT_VALUE", place, text, field.name)
+    name = shortened(field.name)
+    return Incompatibility(
+        "READER_FIELD_MISSING_DEFAULT_VALUE",
+        place,
+        f"the reader's field '{field.name}' has no default, and the writer does not have it",
+        field.name,
+        fix=f"add `default` to field '{name}'; if it was renamed, add its old name to `aliases`",
+        writer_fix=f"keep field '{name}'; it can be left out once it has had a `default`",
+    )
+
+
+def _ambiguous(field: Field, names: list[str], place: str) -> Incompatibility:
+    return Incompatibility(
+        "AMBIGUOUS_FIELD",
+        place,
+        f"field {field.name} matches several of the writer's: {shown(names)}",
+        field.name,
+        fix=f"leave all but one of {shown(names)} out of its name and `aliases`",
+        writer_fix=f"have only one field of {shown(names)}",
+    )
+
+
+def _no_symbols(reader: Enum, lacking: list[str], place: str) -> Incompatibility:
+    symbols = shown(lacking)
+    return Incompatibility(
+        "MISSING_ENUM_SYMBOLS",
+        place,
+        f"the reader's enum lacks {symbols} and has no default",
+        symbols,
+        fix=f"add {symbols} to `symbols`, or a `default` to enum {shortened(reader.name.full)}",
+        writer_fix=f"leave {symbols} out until the enum of all readers has a `default`",
+    )
 
 
 def _name(reader: Named, writer: Named, path: str) -> Found:
-    if names_match(reader, writer):
+    if reader.name.simple == writer.name.simple or writer.name in reader.aliases:
         return ()
-    text = f"the reader's {reader.name.full} has no alias {writer.name.full}"
-    return (Incompatibility("NAME_MISMATCH", f"{path}/name", text, writer.name.full),)
+    mine, theirs = shortened(reader.name.full), shortened(writer.name.full)
+    return (
+        Incompatibility(
+            "NAME_MISMATCH",
+            f"{path}/name",
+            f"the reader's {reader.name.full} has no alias {writer.name.full}",
+            writer.name.full,
+            fix=f"add {theirs} to the `aliases` of {mine}",
+            writer_fix=f"keep the name {mine}",
+        ),
+    )
 
 
 def _size(reader: Fixed, writer: Fixed, path: str) -> Found:
     if reader.size == writer.size:
         return ()
-    text = f"the reader's fixed has {reader.size} bytes, the writer's {writer.size}"
-    return (Incompatibility("FIXED_SIZE_MISMATCH", f"{path}/size", text, str(writer.size)),)
+    return (
+        Incompatibility(
+            "FIXED_SIZE_MISMATCH",
+            f"{path}/size",
+            f"the reader's fixed has {reader.size} bytes, the writer's {writer.size}",
+            str(writer.size),
+            fix=f"keep size {writer.size}, or add a type of another name",
+            writer_fix=f"keep size {reader.size}, or add a type of another name",
+        ),
+    )
+
+
+def shortened(name: str) -> str:
+    """A name is repeated in a fix; two long ones are enough."""
+    return name if len(name) <= 200 else f"{name[:200]}..."
 
 
 def shown(names: list[str]) -> str:

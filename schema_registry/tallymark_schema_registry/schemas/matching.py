@@ -6,14 +6,14 @@ branches took half a minute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tallymark_schema_registry.schemas.budget import Budget
 from tallymark_schema_registry.schemas.model import (
     Enum,
+    Field,
     Fixed,
-    Named,
     Node,
     Primitive,
     Record,
@@ -31,9 +31,12 @@ PROMOTIONS: Final = {
 """Kind of the reader -> other kinds that it reads (Avro, Schema Resolution)."""
 
 
-def names_match(reader: Named, writer: Named) -> bool:
-    """By the name without namespace, or by an alias of the reader."""
-    return reader.name.simple == writer.name.simple or writer.name in reader.aliases
+def written_as(field: Field, written: Mapping[str, Field]) -> list[str]:
+    """Under which names the reader's field is among the writer's fields; more than one: it cannot
+    be said which is meant."""
+    if not field.aliases:
+        return [field.name] if field.name in written else []
+    return [name for name in (field.name, *field.aliases) if name in written]
 
 
 class UnionIndex:

@@ -24,20 +24,21 @@ _RESERVED: Final = frozenset(
 
 class AvroTree:
     """``tree`` is the schema with full names; ``defined`` are the names it defines, with their
-    definitions; ``missing`` the names that it uses and does not define, each once, in their order.
+    definitions; ``missing`` the names that it uses and does not define, in their order, each with
+    how it is written there.
 
     Raises ValueError for what is no JSON, or nested too deeply to be walked."""
 
     def __init__(self, text: str) -> None:
         self.defined: dict[str, Any] = {}
-        self._used: dict[str, None] = {}
+        self._used: dict[str, str] = {}
         try:
             self.tree: Any = self._node(json.loads(text), "")
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
-        self.missing: tuple[str, ...] = tuple(
-            name for name in self._used if name not in self.defined
-        )
+        self.missing: dict[str, str] = {
+            full: name for full, name in self._used.items() if full not in self.defined
+        }
 
     def _node(self, tree: Any, space: str) -> Any:
         if isinstance(tree, str):
@@ -63,7 +64,7 @@ class AvroTree:
         # A type without a namespace, used inside of one.
         if full not in self.defined and name in self.defined:
             full = name
-        self._used[full] = None
+        self._used[full] = name
         return full
 
     def _definition(self, tree: dict[str, Any], space: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import Final
 
+from tallymark.errors import TallymarkError, UserError
 from tallymark.serialization import RegistryError
 from tallymark_schema_registry.transfer.lines import UnreadableError
 from tallymark_schema_registry.transfer.plan import DEFAULT_PLACE, IMPORT, Plan, is_context
@@ -23,6 +24,7 @@ from tallymark_schema_registry.transfer.snapshot import Place, Snapshot, Version
 _MOST_FAILED: Final = 100
 """After so many refusals the rest is not tried."""
 _PORTION: Final = 512
+_STILL_IMPORT: Final = 3
 
 
 @dataclass(slots=True)
@@ -87,9 +89,21 @@ class ImportRun:
                     switched.append(place)
                     self._registry.set_mode(place, IMPORT)
             yield
-        finally:
-            for place in reversed(switched):
+        except BaseException as error:
+            self._put_back(switched, before, f"{error}; ")
+            raise
+        self._put_back(switched, before, "")
+
+    def _put_back(self, places: list[str], before: dict[str, str | None], why: str) -> None:
+        try:
+            for place in reversed(places):
                 self._registry.set_mode(place, before[place])
+        except TallymarkError as error:
+            raise UserError(
+                f"{why}the registry is still in the mode IMPORT: {error}",
+                "start the import again, or set it with 'tallymark schema mode --set READWRITE'",
+                exit_code=_STILL_IMPORT,
+            ) from error
 
     def _register_all(self) -> None:
         """Several at once; each after what it needs."""

@@ -72,7 +72,7 @@ class _Reading:
                 return [replace(one, deleted=one.place not in live) for one in every.values()]
         raise UserError(
             "the registry changes while it is read",
-            "set its mode to READONLY meanwhile: tallymark schema mode READONLY",
+            "set its mode to READONLY meanwhile: tallymark schema mode --set READONLY",
         )
 
     def _pages(self, *, deleted: bool) -> dict[Place, Version]:

@@ -22,7 +22,7 @@ from tallymark_schema_registry.transfer.snapshot import (
 )
 
 PAGE: Final = 1000
-"""Versions asked for at once: what other registries give at most."""
+"""Versions asked for at once: as many as other registries give at most."""
 _NOT_THERE: Final = frozenset((404, 405, 501))
 """Not set, or not served."""
 _DELETED_ALREADY: Final = frozenset((40404, 40406))
@@ -84,16 +84,15 @@ class RemoteRegistry(ClosedByWith):
         ``deleted``: softly deleted ones, too."""
         seen: set[Place] = set()
         asked = f"/schemas?deleted={str(deleted).lower()}&latestOnly=false&{_ALL_CONTEXTS}"
-        for number in range(1_000_000):
-            answer = self.get(f"{asked}&offset={number * PAGE}&limit={PAGE}")
-            page = [_version(document) for document in _list(answer or [])]
-            new = [one for one in page if one.place not in seen]
+        offset = 0
+        # A short page is not the last one: a registry may give less than it was asked for.
+        while page := _list(self.get(f"{asked}&offset={offset}&limit={PAGE}") or []):
+            offset += len(page)
+            new = [one for one in map(_version, page) if one.place not in seen]
+            if not new:
+                return  # it gives all of them whatever the offset is
             seen.update(one.place for one in new)
-            if new:
-                yield new
-            # Not full, or not what was asked for: a registry that does not count pages.
-            if len(page) != PAGE or not new:
-                return
+            yield new
 
     def versions(self, subject: str, *, deleted: bool) -> list[int]:
         """The numbers of a subject's versions."""

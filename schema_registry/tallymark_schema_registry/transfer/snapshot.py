@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from tallymark_schema_registry.catalog.content import AVRO, Content, Reference, sorted_json
@@ -138,13 +138,18 @@ class Replay:
     def _version(self, key: Key, number: int, value: Json) -> Version | None:
         """None: it was deleted for good by a CLEAR_SUBJECT that came later."""
         version = version_of(key, value)
-        ended, told = self._last.get(Key(DELETE_SUBJECT, key.subject), (0, None))
-        up_to = (told or {}).get("version")
+        ended, told = self._marker(DELETE_SUBJECT, key.subject)
+        up_to = told.get("version")
         if ended > number and is_number(up_to) and version.version <= up_to:
-            version = Version(*version.place, version.schema_id, version.content, True)
-        cleared, told = self._last.get(Key(CLEAR_SUBJECT, key.subject), (0, None))
-        gone = told is not None and version.deleted and cleared > max(number, ended)
+            version = replace(version, deleted=True)
+        cleared, _ = self._marker(CLEAR_SUBJECT, key.subject)
+        gone = version.deleted and cleared > max(number, ended)
         return None if gone else version
+
+    def _marker(self, kind: str, subject: str) -> tuple[int, Json]:
+        """Where the last record of this kind stands, and its value; 0 for a tombstone."""
+        number, value = self._last.get(Key(kind, subject), (0, None))
+        return (0, {}) if value is None else (number, value)
 
 
 def version_of(key: Key, value: Json) -> Version:

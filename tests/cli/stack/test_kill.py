@@ -18,7 +18,12 @@ from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.store import open_store
 from tallymark_audit.store.schema.tables import verdicts
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.spark,
+    pytest.mark.soak,  # over a minute; in `make test` the drill kills a collector of a whole stack
+    pytest.mark.timeout(1800),
+]
 TOPIC = "orders"
 PATIENCE = 120.0
 """Seconds, on a machine that has much else to do."""

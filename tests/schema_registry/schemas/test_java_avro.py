@@ -26,10 +26,12 @@ from tallymark_schema_registry.schemas import (
 from tallymark_schema_registry.schemas.model import Name
 
 
+@pytest.mark.process
 def test_java_and_we_agree() -> None:
     compare(seed=12, count=2_000)
 
 
+@pytest.mark.process
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_java_and_we_agree_on_many(seed: int) -> None:
@@ -120,6 +122,7 @@ def _reads(reader: Schema, writer: Schema, verdict: str, case: Case) -> str:
     return "does not read" if found else "reads"
 
 
+@pytest.mark.process
 def test_the_judge_speaks_of_what_it_was_asked() -> None:
     """A judge that says the same of everything would make the tests above pass."""
     int_text, string_text = json.dumps("int"), json.dumps("string")

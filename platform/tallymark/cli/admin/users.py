@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -15,6 +13,7 @@ from tallymark.net.sasl.scram import HASHES, MIN_ITERATIONS
 from tallymark.net.sasl.user_checks import check_iterations, check_user
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.output import json_option, print_line, show
+from tallymark.shell.passwords import password_option, read_password
 
 
 @click.group("users", cls=NamedGroup)
@@ -33,11 +32,7 @@ def command() -> None:
     "these as well, SCRAM-SHA-512 first.",
 )
 @click.option("--iterations", type=int, default=MIN_ITERATIONS, show_default=True)
-@click.option(
-    "--password-file",
-    type=click.Path(dir_okay=False),
-    help="A file whose first line is the password; - is standard input. Default: ask.",
-)
+@password_option
 @store_options
 def add(
     name: str,
@@ -55,7 +50,7 @@ def add(
         check_iterations(iterations)
     except KafkaError as error:
         raise UserError(error.context) from None
-    password = _password(password_file)
+    password = read_password(password_file)
     chosen = mechanisms or tuple(HASHES)
     with opened_store(options) as security:
         known = security.users().get(name)
@@ -107,20 +102,3 @@ def remove(
         security.remove_credentials(name, mechanisms or tuple(held))
     left = ", ".join(sorted(set(held) - set(mechanisms))) if mechanisms else ""
     print_line(f"{name}: removed{f', but for {left}' if left else ''}")
-
-
-def _password(path: str | None) -> str:
-    if path is None:
-        if not sys.stdin.isatty():
-            raise UserError(
-                "there is no terminal to ask for the password at", "give --password-file FILE or -"
-            )
-        return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
-    try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the password from {path}: {error}") from error
-    password = text.split("\n", 1)[0].rstrip("\r")
-    if not password:
-        raise UserError(f"the first line of {path} is empty", "it is to be the password")
-    return password

@@ -13,7 +13,7 @@ from tallymark.client.core.security.deployment import secret_in
 from tallymark.deployment import Deployment, HttpSecurity
 from tallymark.errors import UserError
 from tallymark.net.tls.contexts import server_context
-from tallymark.net.web.access import WebAccess, check_exposed
+from tallymark.net.web.access import LogIn, WebAccess, check_exposed
 from tallymark.net.web.guard import OwnNames
 from tallymark.net.web.login import BasicLogin
 from tallymark.net.web.users import WebUsers
@@ -26,17 +26,20 @@ def http_access(
     allow_plaintext: bool,
     setting: str,
     known_as: Iterable[str] = (),
+    login: LogIn | None = None,
 ) -> WebAccess:
     """The security of the server ``what`` on ``host``; ``known_as`` are host names that it accepts
-    in addition to its own. UserError where a file cannot be read, or where other machines could
-    reach it without TLS or a log-in and ``setting`` does not allow that."""
-    tls = login = None
+    in addition to its own, ``login`` is how clients log in, if not as ``security`` says.
+
+    UserError where a file cannot be read, or where other machines could reach it without TLS or a
+    log-in and ``setting`` does not allow that."""
+    tls = None
     if security.ssl_keystore_location:
         password = security.ssl_key_password_file
         tls = server_context(
             Path(security.ssl_keystore_location), secret_in(password) if password else ""
         )
-    if security.users_file:
+    if login is None and security.users_file:
         login = BasicLogin(WebUsers(Path(security.users_file)))
     names = OwnNames((host, gethostname(), *known_as, *security.allowed_hosts))
     access = WebAccess(names, tls, login)

@@ -1,0 +1,134 @@
+"""``tallymark schema get``, ``list`` and ``diff``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from difflib import unified_diff
+from typing import Any, Final
+
+import click
+
+from tallymark.errors import UserError
+from tallymark.serialization import RegistryClient, RegistryError
+from tallymark.serialization.schemas import RegisteredSchema, Schema
+from tallymark.shell.output import json_option, json_result, show
+from tallymark.untrusted import LINES, escaped, escaped_json
+from tallymark_schema_registry.cli.connection import (
+    client,
+    exit_codes,
+    registry_options,
+    take_access,
+)
+from tallymark_schema_registry.cli.texts import document_of, pretty, read_text
+
+_LATEST: Final = "latest"
+_NOT_SERVED: Final = (404, 405)
+_COLUMNS: Final = {"subject": "SUBJECT", "version": "VERSION", "id": "ID", "type": "TYPE"}
+
+
+@click.command("get")
+@click.argument("subject", required=False)
+@click.argument("version", default=_LATEST)
+@click.option("--id", "schema_id", type=click.IntRange(min=1), help="By its id instead.")
+@click.option("--deleted", is_flag=True, help="Also if it was softly deleted.")
+@click.option("--pretty", "over_lines", is_flag=True, help="Over several lines.")
+@json_result
+@registry_options
+def get(**options: Any) -> None:
+    """Print the schema of SUBJECT's latest VERSION, of another one, or the one with an id."""
+    subject, schema_id = options["subject"], options["schema_id"]
+    if (subject is None) is (schema_id is None):
+        raise click.UsageError("Give a SUBJECT, or --id.")
+    with exit_codes(), client(take_access(options)) as registry:
+        if subject:
+            found = version_of(registry, subject, options["version"], deleted=options["deleted"])
+            schema, document = found.schema, document_of(found)
+        else:
+            schema = registry.schema_by_id(schema_id)
+            document = {"id": schema_id, "type": schema.kind, "schema": schema.text}
+    if options["as_json"]:
+        click.echo(escaped_json(json.dumps(document, ensure_ascii=False)))
+    else:
+        click.echo(escaped(pretty(schema) if options["over_lines"] else schema.text, LINES))
+
+
+@click.command("list")
+@click.argument("prefix", default="")
+@click.option("--all", "every", is_flag=True, help="All versions [default: the latest ones].")
+@click.option("--deleted", is_flag=True, help="Softly deleted ones, too.")
+@json_option
+@registry_options
+def listing(**options: Any) -> None:
+    """List the subjects that begin with PREFIX, with their versions and ids.
+
+    ':*:' as the PREFIX lists those of all contexts.
+    """
+    with exit_codes(), client(take_access(options)) as registry:
+        found = list(_versions(registry, options["prefix"], options["every"], options["deleted"]))
+    rows = [
+        {name: value for name, value in document_of(one).items() if name != "schema"}
+        for one in found
+    ]
+    columns = _COLUMNS | ({"deleted": "DELETED"} if options["deleted"] else {})
+    show(rows, columns, options["as_json"])
+
+
+def _versions(
+    registry: RegistryClient, prefix: str, every: bool, deleted: bool
+) -> Iterator[RegisteredSchema]:
+    try:
+        yield from registry.all_versions(prefix, latest_only=not every, deleted=deleted)
+    except RegistryError as error:
+        if error.status not in _NOT_SERVED:
+            raise
+        for subject in registry.subjects(prefix, deleted=deleted):
+            numbers = registry.versions(subject, deleted=deleted)
+            for number in numbers if every else numbers[-1:]:
+                if found := registry.version(subject, number, deleted=deleted):
+                    yield found
+
+
+@click.command("diff")
+@click.argument("subject")
+@click.argument("old", default=_LATEST)
+@click.argument("new", required=False)
+@click.option("--file", type=click.Path(allow_dash=True), help="In place of NEW: a file, or -.")
+@registry_options
+def diff(**options: Any) -> None:
+    """Show what differs between the versions OLD and NEW of SUBJECT, or its version OLD (default:
+    the latest) and a file.
+
+    Exits with 0, whether there are differences or not.
+    """
+    subject, new, file = options["subject"], options["new"], options["file"]
+    if (new is None) is (file is None):
+        raise click.UsageError("Give the version NEW, or --file.")
+    with exit_codes(), client(take_access(options)) as registry:
+        old = version_of(registry, subject, options["old"], deleted=True)
+        other = (
+            Schema(read_text(file), old.references, old.kind)
+            if file
+            else version_of(registry, subject, new, deleted=True).schema
+        )
+    before, after = (pretty(one).splitlines() for one in (old.schema, other))
+    names = f"{subject} version {old.version}", file or f"{subject} version {new}"
+    for line in unified_diff(before, after, *names, lineterm=""):
+        click.echo(escaped(line))
+
+
+def version_of(
+    registry: RegistryClient, subject: str, version: str, *, deleted: bool
+) -> RegisteredSchema:
+    """A version by its number, or ``latest``. UserError where there is none."""
+    if version.lower() == _LATEST:
+        found = registry.latest(subject)
+    elif version.isdecimal():
+        found = registry.version(subject, int(version), deleted=deleted)
+    else:
+        raise click.UsageError(f"{version!r} is no version: give a number, or latest.")
+    if found is None:
+        raise UserError(
+            f"there is no version {version} of {subject}", "see 'tallymark schema list'"
+        )
+    return found
