@@ -33,7 +33,8 @@ class AvscFile:
 
 def in_order(texts: Mapping[str, str], subjects: Mapping[str, str]) -> list[AvscFile]:
     """The files, each after those that it uses. ``texts`` and ``subjects`` are by path. UserError
-    where one is no schema, a type is defined by two files, or files use each other in a circle."""
+    where one is no schema, what is used is defined nowhere or twice, or files use each other in a
+    circle."""
     trees = {path: _tree(path, text) for path, text in sorted(texts.items())}
     owners = _owners(trees)
     uses = {path: _uses(path, tree, owners) for path, tree in trees.items()}
@@ -63,22 +64,17 @@ def _tree(path: str, text: str) -> AvroTree:
         raise UserError(f"{path} is no schema: {error}", "mend it") from None
 
 
-def _owners(trees: Mapping[str, AvroTree]) -> dict[str, str]:
-    """Name of a type -> the file that others take it from. A file that is a definition itself goes
-    before one that has it somewhere inside."""
-    found: dict[str, str] = {}
+def _owners(trees: Mapping[str, AvroTree]) -> dict[str, list[str]]:
+    """Name of a type -> the files that others may take it from: those that are its definition, or
+    else the first that has it somewhere inside. The same type may be the value of many topics."""
+    found: dict[str, list[str]] = {}
     for path, tree in trees.items():
-        name = _own_name(tree)
-        if name in found:
-            raise UserError(f"{found[name]} and {path} both define {name}", "remove one of them")
-        if name:
-            found[name] = path
-    inside: dict[str, str] = {}
+        if name := _own_name(tree):
+            found.setdefault(name, []).append(path)
     for path, tree in trees.items():
         for name in tree.defined:
-            if name not in found:
-                inside.setdefault(name, path)
-    return inside | found
+            found.setdefault(name, [path])
+    return found
 
 
 def _own_name(tree: AvroTree) -> str:
@@ -86,7 +82,7 @@ def _own_name(tree: AvroTree) -> str:
     return name if isinstance(name, str) and name in tree.defined else ""
 
 
-def _uses(path: str, tree: AvroTree, owners: Mapping[str, str]) -> list[tuple[str, str]]:
+def _uses(path: str, tree: AvroTree, owners: Mapping[str, list[str]]) -> list[tuple[str, str]]:
     """(name, file) of each type that is used and not defined here."""
     found: list[tuple[str, str]] = []
     for name, written in tree.missing.items():
@@ -96,7 +92,10 @@ def _uses(path: str, tree: AvroTree, owners: Mapping[str, str]) -> list[tuple[st
                 f"{path} uses {name}, which neither it nor another file defines",
                 "add the file, or write the name with its namespace",
             )
-        found.append((known, owners[known]))
+        if len(owners[known]) > 1:
+            both = " and ".join(owners[known][:2])
+            raise UserError(f"{path} uses {known}, which {both} both define", "keep one of them")
+        found.append((known, owners[known][0]))
     return list(dict.fromkeys(found))
 
 

@@ -152,26 +152,24 @@ def check_files(registry: RegistryClient, files: list[AvscFile]) -> list[Checked
     known: dict[str, int | None] = {}
     checked: list[Checked] = []
     for file in files:
-        schema = _schema(file, known)
-        found = schema and registry.lookup(file.subject, schema)
-        known[file.subject] = found.version if found else None
-        if found:
-            checked.append(Checked(file, UNCHANGED, found.version))
-            continue
-        # Of types that are not registered yet the registry knows nothing, so all are written out.
-        messages = tuple(_reasons(registry, file.subject, Schema(file.whole)))
-        result = INCOMPATIBLE if messages else COMPATIBLE
-        checked.append(Checked(file, result, messages=messages))
+        try:
+            one = _check(registry, file, known)
+        except RegistryError as error:
+            if error.status not in _UNPROCESSABLE:
+                raise
+            one = Checked(file, INCOMPATIBLE, messages=(error.message,))
+        known[file.subject] = one.version
+        checked.append(one)
     return checked
 
 
-def _reasons(registry: RegistryClient, subject: str, schema: Schema) -> list[str]:
-    try:
-        return conflicts(registry, subject, schema)
-    except RegistryError as error:
-        if error.status in _UNPROCESSABLE:
-            return [error.message]
-        raise
+def _check(registry: RegistryClient, file: AvscFile, known: dict[str, int | None]) -> Checked:
+    schema = _schema(file, known)
+    if schema and (found := registry.lookup(file.subject, schema)):
+        return Checked(file, UNCHANGED, found.version)
+    # Of types that are not registered yet the registry knows nothing, so all are written out.
+    messages = tuple(conflicts(registry, file.subject, Schema(file.whole)))
+    return Checked(file, INCOMPATIBLE if messages else COMPATIBLE, messages=messages)
 
 
 def register_files(registry: RegistryClient, checked: list[Checked]) -> list[Checked]:

@@ -75,6 +75,11 @@ def test_a_type_inside_of_another_file() -> None:
     assert next(file for file in own if file.subject == "a").uses == ()
 
 
+def test_one_type_may_be_that_of_many_subjects() -> None:
+    files = ordered(a=record("x.Order", "int"), b=record("x.Order", "int"))
+    assert [file.uses for file in files] == [(), ()]
+
+
 def test_a_file_that_uses_itself_is_fine() -> None:
     (file,) = ordered(a=record("x.Tree", ["null", "Tree"]))
     assert file.uses == ()
@@ -87,7 +92,10 @@ def test_a_file_that_uses_itself_is_fine() -> None:
         ({"a": record("A", "B"), "b": record("B", "C"), "c": record("C", "A")}, "in a circle: "),
         ({"a": record("x.A", "Missing")}, "a.avsc uses x.Missing, which neither"),
         ({"a": record("x.A", "y.B"), "b": record("B")}, "a.avsc uses y.B"),
-        ({"a": record("x.A"), "b": record("A", namespace="x")}, "a.avsc and b.avsc both define"),
+        (
+            {"a": record("x.A"), "b": record("A", namespace="x"), "c": record("C", "x.A")},
+            "c.avsc uses x.A, which a.avsc and b.avsc both define",
+        ),
         ({"a": "{"}, "a.avsc is no schema"),
         ({"a": "[" * 100_000}, "a.avsc is no schema"),
     ],
