@@ -20,7 +20,7 @@ from tallymark_schema_registry.cli.connection import (
     registry_options,
     take_access,
 )
-from tallymark_schema_registry.cli.reasons import conflicts
+from tallymark_schema_registry.cli.reasons import conflicts, read_reasons, reasons_document
 from tallymark_schema_registry.cli.texts import read_text
 
 UNCHANGED: Final = "unchanged"
@@ -50,8 +50,7 @@ class Checked:
             "subject": self.file.subject,
             "result": self.result,
             "version": self.version,
-            "messages": list(self.messages),
-        }
+        } | reasons_document(self.messages)
 
 
 def _folder_options(function: Any) -> Any:
@@ -102,8 +101,8 @@ def _report(checked: list[Checked], as_json: bool) -> None:
     show(rows, _COLUMNS, as_json)
     bad = [one for one in checked if one.result == INCOMPATIBLE]
     for one in bad if not as_json else ():
-        for message in one.messages:
-            print_line(f"{one.file.path}: {message}", as_json=True)
+        for reason in read_reasons(one.messages):
+            print_line(f"{one.file.path}: {reason.line()}", as_json=True)
     if bad:
         raise click.exceptions.Exit(1)
 
