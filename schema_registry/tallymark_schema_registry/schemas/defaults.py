@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from tallymark_schema_registry.schemas.budget import NODE, Budget
+from tallymark_schema_registry.schemas.json_tree import NO_NUMBERS
 from tallymark_schema_registry.schemas.model import (
     MISSING,
     Array,
     Enum,
+    Field,
     Fixed,
     Map,
     Node,
@@ -25,16 +27,23 @@ from tallymark_schema_registry.schemas.model import (
 
 
 class DefaultCheck:
-    """The defaults of one schema. ``budget`` is what they may spend."""
+    """The defaults of one schema. ``budget`` is what they may spend. Of an enum any text fits, as
+    in Java, unless ``symbols`` asks for more."""
 
-    def __init__(self, schema: Schema, budget: Budget) -> None:
+    def __init__(self, schema: Schema, budget: Budget, symbols: bool = False) -> None:
         self._schema = schema
         self._budget = budget
+        self._symbols = symbols
         self._memo: dict[tuple[int, int], bool] = {}
 
+    def fits_field(self, field: Field) -> bool:
+        """Whether the field's default fits; "NaN" and the like only as the whole of it."""
+        if field.default in NO_NUMBERS and isinstance(field.type, Primitive):
+            return field.type.kind in ("float", "double", "string", "bytes")
+        return self.fits(field.type, field.default)
+
     def fits(self, node: Node, value: Any) -> bool:
-        """bytes and fixed are text, one byte a character. Of an enum any text fits, as in Java;
-        what is no symbol is a warning of the check report. ``value`` must be part of the schema: it
+        """bytes and fixed are text, one byte a character. ``value`` must be part of the schema: it
         is known by its place in memory."""
         self._budget.spend()
         node = self._schema.resolve(node)
@@ -57,7 +66,9 @@ class DefaultCheck:
                 self.fits(node.values, item) for item in value.values()
             )
         if isinstance(node, Enum | Fixed):
-            return isinstance(value, str)
+            return isinstance(value, str) and (
+                not self._symbols or isinstance(node, Fixed) or value in node.symbols
+            )
         return isinstance(node, Record) and self._record(node, value)
 
     def _record(self, record: Record, value: Any) -> bool:

@@ -15,7 +15,8 @@ MAX_VALUE_DEPTH: Final = 50
 """Lists and objects within one another in defaults and attributes."""
 
 _DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?=[fFdD]?$)", re.ASCII)
-_BEYOND: Final = {"NaN", "Infinity", "-Infinity"}
+NO_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
+"""Doubles that JSON has no number for: they are written as text."""
 
 
 def read_json(text: str, stored: bool = False) -> Any:
@@ -50,7 +51,7 @@ def number_of(text: str) -> float | str | None:
     number to it. "NaN", "Infinity" and "-Infinity" have no other form in JSON. (Hexadecimal numbers
     are not read.)"""
     text = text.strip("".join(map(chr, range(33))))
-    if text.removeprefix("+") in _BEYOND:
+    if text.removeprefix("+") in NO_NUMBERS:
         return text.removeprefix("+")
     found = _DECIMAL.match(text)
     if not found:

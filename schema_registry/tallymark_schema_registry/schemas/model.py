@@ -116,7 +116,8 @@ class Record:
 
 
 Named: TypeAlias = Enum | Fixed | Record
-Node: TypeAlias = Ref | Primitive | Array | Map | Union | Enum | Fixed | Record
+Resolved: TypeAlias = Primitive | Array | Map | Union | Enum | Fixed | Record
+Node: TypeAlias = Ref | Resolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,6 @@ class Schema:
     names: dict[Name, Named]
     known: frozenset[Name] = frozenset()
 
-    def resolve(self, node: Node) -> Node:
+    def resolve(self, node: Node) -> Resolved:
         """The node itself, or the type that a :class:`Ref` names."""
         return self.names[node.name] if isinstance(node, Ref) else node

@@ -111,7 +111,7 @@ class _Parser:
         self.budget.doing = "to check its defaults"
         defaults = DefaultCheck(schema, self.budget)
         for field, owner in self.pending:
-            if not defaults.fits(field.type, field.default):
+            if not defaults.fits_field(field):
                 raise InvalidSchemaError(
                     f"the default of field {owner.full}.{field.name} does not fit its type: "
                     f"{json.dumps(field.default)[:100]}"
@@ -242,9 +242,7 @@ class _Parser:
         if isinstance(value, str) and kind in ("float", "double"):
             # Java reads the text "1.5" as a default of these, and prints a number.
             number = number_of(value)
-            if number is not None:
-                field.default = number
-                return
+            field.default = value if number is None else number
         self.pending.append((field, owner))
 
     def order(self, order: Any, owner: Name, field: str) -> str:
