@@ -3,8 +3,9 @@ registry-access`` (:mod:`.registry_access`: who may do what), and ``tallymark sc
 asks any registry of the ecosystem over REST.
 
 Each is loaded when it is called. :mod:`.connection` says which registry is meant, :mod:`.reading`
-shows, :mod:`.writing` registers and deletes, :mod:`.settings` sets levels and modes, :mod:`.folder`
-checks and applies a folder of files (:mod:`.avsc_files`), :mod:`.moving` exports and imports.
+and :mod:`.diffing` show, :mod:`.writing` registers and deletes, :mod:`.settings` sets levels and
+modes, :mod:`.folder` checks and applies a folder of files (:mod:`.avsc_files`), :mod:`.moving`
+exports and imports.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _COMMANDS = {
     "undelete": f"{_HERE}.writing:undelete",
     "get": f"{_HERE}.reading:get",
     "list": f"{_HERE}.reading:listing",
-    "diff": f"{_HERE}.reading:diff",
+    "diff": f"{_HERE}.diffing:command",
     "config": f"{_HERE}.settings:config",
     "mode": f"{_HERE}.settings:mode",
     "check": f"{_HERE}.folder:check",

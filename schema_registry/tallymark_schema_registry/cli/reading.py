@@ -1,17 +1,15 @@
-"""``tallymark schema get``, ``list`` and ``diff``."""
+"""``tallymark schema get`` and ``list``."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from difflib import unified_diff
 from typing import Any, Final
 
 import click
 
-from tallymark.errors import UserError
 from tallymark.serialization import RegistryClient, RegistryError
-from tallymark.serialization.schemas import RegisteredSchema, Schema
+from tallymark.serialization.schemas import RegisteredSchema
 from tallymark.shell.output import json_option, json_result, show
 from tallymark.untrusted import LINES, escaped, escaped_json
 from tallymark_schema_registry.cli.connection import (
@@ -20,16 +18,15 @@ from tallymark_schema_registry.cli.connection import (
     registry_options,
     take_access,
 )
-from tallymark_schema_registry.cli.texts import document_of, pretty, read_text
+from tallymark_schema_registry.cli.texts import LATEST_WORD, document_of, pretty, version_of
 
-_LATEST: Final = "latest"
 _NOT_SERVED: Final = (404, 405)
 _COLUMNS: Final = {"subject": "SUBJECT", "version": "VERSION", "id": "ID", "type": "TYPE"}
 
 
 @click.command("get")
 @click.argument("subject", required=False)
-@click.argument("version", default=_LATEST)
+@click.argument("version", default=LATEST_WORD)
 @click.option("--id", "schema_id", type=click.IntRange(min=1), help="By its id instead.")
 @click.option("--deleted", is_flag=True, help="Also if it was softly deleted.")
 @click.option("--pretty", "over_lines", is_flag=True, help="Over several lines.")
@@ -87,48 +84,3 @@ def _versions(
             for number in numbers if every else numbers[-1:]:
                 if found := registry.version(subject, number, deleted=deleted):
                     yield found
-
-
-@click.command("diff")
-@click.argument("subject")
-@click.argument("old", default=_LATEST)
-@click.argument("new", required=False)
-@click.option("--file", type=click.Path(allow_dash=True), help="In place of NEW: a file, or -.")
-@registry_options
-def diff(**options: Any) -> None:
-    """Show what differs between the versions OLD and NEW of SUBJECT, or its version OLD (default:
-    the latest) and a file.
-
-    Exits with 0, whether there are differences or not.
-    """
-    subject, new, file = options["subject"], options["new"], options["file"]
-    if (new is None) is (file is None):
-        raise click.UsageError("Give the version NEW, or --file.")
-    with exit_codes(), client(take_access(options)) as registry:
-        old = version_of(registry, subject, options["old"], deleted=True)
-        other = (
-            Schema(read_text(file), old.references, old.kind)
-            if file
-            else version_of(registry, subject, new, deleted=True).schema
-        )
-    before, after = (pretty(one).splitlines() for one in (old.schema, other))
-    names = f"{subject} version {old.version}", file or f"{subject} version {new}"
-    for line in unified_diff(before, after, *names, lineterm=""):
-        click.echo(escaped(line))
-
-
-def version_of(
-    registry: RegistryClient, subject: str, version: str, *, deleted: bool
-) -> RegisteredSchema:
-    """A version by its number, or ``latest``. UserError where there is none."""
-    if version.lower() == _LATEST:
-        found = registry.latest(subject)
-    elif version.isdecimal():
-        found = registry.version(subject, int(version), deleted=deleted)
-    else:
-        raise click.UsageError(f"{version!r} is no version: give a number, or latest.")
-    if found is None:
-        raise UserError(
-            f"there is no version {version} of {subject}", "see 'tallymark schema list'"
-        )
-    return found

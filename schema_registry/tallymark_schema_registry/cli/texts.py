@@ -11,10 +11,12 @@ from typing import Any, Final, TypeVar
 import click
 
 from tallymark.errors import UserError
+from tallymark.serialization import RegistryClient
 from tallymark.serialization.schemas import AVRO, LATEST, Reference, RegisteredSchema, Schema
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+LATEST_WORD: Final = "latest"
 _REFERENCE: Final = "A named type and the subject and version (number or latest) that define it."
 
 
@@ -46,7 +48,7 @@ def schema_of(text: str, references: tuple[tuple[str, str, str], ...]) -> Schema
 
 
 def _reference(name: str, subject: str, version: str) -> Reference:
-    if version.lower() == "latest":
+    if version.lower() == LATEST_WORD:
         return Reference(name, subject, LATEST)
     if not version.isdecimal() or not int(version):
         raise UserError(f"{version!r} is no version of {subject}", "give a number, or latest")
@@ -82,3 +84,20 @@ def pretty(found: Schema) -> str:
         return json.dumps(json.loads(found.text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return found.text
+
+
+def version_of(
+    registry: RegistryClient, subject: str, version: str, *, deleted: bool
+) -> RegisteredSchema:
+    """A version by its number, or ``latest``. UserError where there is none."""
+    if version.lower() == LATEST_WORD:
+        found = registry.latest(subject)
+    elif version.isdecimal():
+        found = registry.version(subject, int(version), deleted=deleted)
+    else:
+        raise click.UsageError(f"{version!r} is no version: give a number, or latest.")
+    if found is None:
+        raise UserError(
+            f"there is no version {version} of {subject}", "see 'tallymark schema list'"
+        )
+    return found

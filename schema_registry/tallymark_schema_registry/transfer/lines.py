@@ -123,9 +123,9 @@ def one_line(document: Any, *, ascii_only: bool = False) -> str:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=ascii_only)
 
 
-def is_number(value: Any) -> TypeGuard[int]:
-    """An integer from 1 on: JSON's ``true`` is none, though Python says so."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def is_number(value: Any, least: int = 1) -> TypeGuard[int]:
+    """An integer from ``least`` on: JSON's ``true`` is none, though Python says so."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _json(text: str) -> Any:

@@ -137,7 +137,7 @@ class RemoteRegistry(ClosedByWith):
         body |= {"id": version.schema_id, "version": version.version}
         path = f"/subjects/{segment(version.subject)}/versions"
         answer = self._requests.request("POST", path, body)
-        if not isinstance(answer, dict) or not is_number(found := answer.get("id")):
+        if not isinstance(answer, dict) or not is_number(found := answer.get("id"), 0):
             raise UnreadableError("the answer to a registration has no id")
         return found
 

@@ -7,12 +7,14 @@ What is not equal is told apart by its parts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import unified_diff
 from typing import Any
 
 from tallymark_schema_registry.catalog.content import AVRO, Content
+from tallymark_schema_registry.catalog.contracts import metadata_text, rule_set_text
 from tallymark_schema_registry.catalog.subject import parse_subject
+from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.transfer.avro_tree import AvroTree
 from tallymark_schema_registry.transfer.snapshot import content_document
 
@@ -39,9 +41,9 @@ def _differing_parts(one: Content, other: Content, context: str) -> Iterator[str
         yield "schema"
     if _references(one, context) != _references(other, context):
         yield "references"
-    if _bare(_read(one.metadata)) != _bare(_read(other.metadata)):
+    if _carried(one.metadata, metadata_text) != _carried(other.metadata, metadata_text):
         yield "metadata"
-    if _bare(_read(one.rule_set)) != _bare(_read(other.rule_set)):
+    if _carried(one.rule_set, rule_set_text) != _carried(other.rule_set, rule_set_text):
         yield "rule set"
 
 
@@ -68,18 +70,14 @@ def _references(content: Content, context: str) -> list[tuple[str, str, int]]:
     )
 
 
-def _read(text: str) -> Any:
-    return json.loads(text) if text else None
-
-
-def _bare(value: Any) -> Any:
-    """Without what is null or empty: some registries give such properties back, others do not."""
-    if isinstance(value, dict):
-        found = {name: _bare(said) for name, said in value.items()}
-        return {name: said for name, said in found.items() if said not in (None, {}, [])} or None
-    if isinstance(value, list):
-        return [_bare(one) for one in value]
-    return value
+def _carried(text: str, stored: Callable[[Any], str]) -> str:
+    """Metadata or rules as this registry stores them: some registries give back what is null or a
+    default, others do not. What it would refuse is compared as it is; "" for none and for {}."""
+    try:
+        found = stored(json.loads(text)) if text else ""
+    except RegistryError:
+        return text
+    return "" if found == "{}" else found
 
 
 def _pretty(content: Content) -> list[str]:

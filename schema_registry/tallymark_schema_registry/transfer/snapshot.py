@@ -156,7 +156,7 @@ def version_of(key: Key, value: Json) -> Version:
     """A version, of the value of its record or of an answer to ``GET /schemas``. Raises
     UnreadableError."""
     schema_id, text = value.get("id"), value.get("schema")
-    if not is_number(schema_id) or not isinstance(text, str):
+    if not is_number(schema_id, 0) or not isinstance(text, str):
         raise UnreadableError("it has no id, or no schema")
     try:
         parse_subject(key.subject)

@@ -101,12 +101,17 @@ def test_list(url: str) -> None:
 def test_diff_of_versions_and_of_a_file(url: str) -> None:
     said("register", "s", file(RECORD))
     said("register", "s", file(DEFAULTED))
-    assert '+      "default": 0' in said("diff", "s", "1", "2").splitlines()
-    lines = said("diff", "s", "--file", file(RECORD)).splitlines()
+    assert said("diff", "s", "1", "2") == "+ R.b: field int, default 0\n"
+    assert said("diff", "s", "--file", file(RECORD)) == "- R.b: field int, default 0\n"
+    assert said("diff", "s", "1", "--file", file(RECORD)) == ""
+    (change,) = told("diff", "s", "1", "2")
+    assert (change["action"], change["path"]) == ("added", "/fields/1")
+    lines = said("diff", "s", "--text", "--file", file(RECORD)).splitlines()
     assert lines[:2] == ["--- s version 2", "+++ one.avsc"]
     assert '-      "default": 0' in lines
-    assert said("diff", "s", "1", "--file", file(RECORD)) == ""
     said("diff", "s", code=2)
+    with pytest.raises(UserError, match="a schema cannot be read"):
+        said("diff", "s", "--file", file("{}"))
 
 
 def test_config(url: str) -> None:

@@ -150,7 +150,7 @@ def test_unknown_kinds_are_counted_and_stop_nothing() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [value(0), value() | {"id": "1"}, value() | {"id": True}, value() | {"schema": None},
+    [value(-1), value() | {"id": "1"}, value() | {"id": True}, value() | {"schema": None},
      value(references=[{"name": "x"}]),
      value(references=[{"name": "x", "subject": ":y", "version": 1}])],
 )  # fmt: skip
