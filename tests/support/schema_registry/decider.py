@@ -47,11 +47,17 @@ class Decider:
 
     def decided(self, command: Any, taken: Mapping[str, int] | None = None) -> Decision:
         """The decision, not applied."""
+        return self.prepared(command, taken)[1]
+
+    def prepared(
+        self, command: Any, taken: Mapping[str, int] | None = None
+    ) -> tuple[Any, Decision]:
+        """The command with all that it was asked, and the decision, not applied."""
         for _ in range(4):
             self.now_ms += 1
             answer = decide(self.catalog, command, self.now_ms, taken)
             if isinstance(answer, Decision):
-                return answer
+                return command, answer
             self.asked.append(answer)
             if isinstance(answer, Parse):
                 command = replace(command, parsed=self.parse(answer))
