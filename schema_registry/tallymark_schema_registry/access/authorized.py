@@ -1,25 +1,54 @@
 """The registry for one principal. Every route calls it, so that none can forget a right.
 
-Each method names the right that it needs; those that read are in :mod:`.authorized_reading`, and
-:mod:`.asking` says how what is hidden is answered.
+*Reading* is what the registry does, on the part of the catalog that the principal may read: what is
+hidden is answered as what is not there, by the same way.
+
+*Changing* needs a right on the name in the request and, where that is an alias, on the subject that
+is meant. A change of something that has to be there (a deletion) is answered as missing where it is
+hidden, and refused (40301) where only the right is lacking. What can also create (a registration, a
+level) is refused in both cases: rights are given by name, so that tells nothing of what is there.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 from tallymark_schema_registry import errors
-from tallymark_schema_registry.access.asking import WITHHELD
-from tallymark_schema_registry.access.authorized_reading import AuthorizedReading
 from tallymark_schema_registry.access.grants import Principal, Right
+from tallymark_schema_registry.access.rights_asked import RightsAsked
 from tallymark_schema_registry.catalog.content import Content
 from tallymark_schema_registry.catalog.subject import DEFAULT_CONTEXT, GLOBAL, Subject
-from tallymark_schema_registry.decisions.commands import Sent, VersionView
+from tallymark_schema_registry.decisions.commands import (
+    Check,
+    DeleteConfig,
+    DeleteMode,
+    DeleteSubject,
+    DeleteVersion,
+    LookUp,
+    RestoreVersion,
+    SchemaView,
+    Sent,
+    VersionView,
+)
 from tallymark_schema_registry.decisions.scope import Mode
 from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.node.dry_run import DryRun
 from tallymark_schema_registry.node.registry import Registry
 
+Reply = TypeVar("Reply")
+
+ON_VISIBLE: Final = frozenset(
+    {"version", "versions", "subjects", "all_versions", "by_id", "by_guid", "ids_of_guid"}
+    | {"uses", "referenced_by", "config", "mode"}
+)
+"""Methods of the registry that only read the catalog, and so need no rule but that it is the
+visible one."""
+WITHHELD: Final = "the reasons quote schemas that may not be read, so they are not shown"
 _CONFLICT: Final = 409
 
 
@@ -30,11 +59,80 @@ def authorized(registry: Registry, principal: Principal) -> Registry:
     return AuthorizedRegistry(registry, principal)
 
 
-class AuthorizedRegistry(AuthorizedReading):
+class AuthorizedRegistry(RightsAsked):
     """Arguments and results: see :class:`~tallymark_schema_registry.node.registry.Registry`; ``by``
     is always the principal."""
 
-    # --- versions
+    async def ping(self) -> None:
+        """Needs nothing."""
+        await self._whole.ping()
+
+    # --- reading, where the catalog is not all that is read
+
+    async def look_up(
+        self,
+        subject: Subject,
+        sent: Sent,
+        *,
+        normalize: bool = False,
+        deleted: bool = False,
+        client: str = "",
+    ) -> VersionView:
+        """Needs ``read``."""
+        command = LookUp(subject, sent, normalize, deleted)
+        found = await self._shell.ask(command, client, lambda: self.catalog)
+        return await self._shell.views.of_reply(found)
+
+    async def check(
+        self,
+        subject: Subject,
+        spec: str | None,
+        sent: Sent,
+        *,
+        normalize: bool = False,
+        client: str = "",
+    ) -> list[str]:
+        """Needs ``read``. Everything is compatible with a subject that is missing; to say that of a
+        hidden one would be a lie, so it is refused, as are those that are not there."""
+        await self._demand(Right.READ, subject)
+        command = Check(subject, spec, sent, normalize)
+        reasons: list[str] = await self._shell.ask(command, client, lambda: self.catalog)
+        return reasons if not reasons or self._may_quote(subject) else [WITHHELD]
+
+    async def max_id(self, context: str) -> int:
+        """The highest one that may be read."""
+        await self.replica.current()
+        return self.catalog.highest_id(context)
+
+    async def resolved_text(self, view: VersionView | SchemaView) -> str:
+        """Needs ``read`` on what is written out."""
+        context = view.context if isinstance(view, SchemaView) else view.subject.context
+        if not self.catalog.resolves(context, view.schema_id):
+            raise errors.forbidden(self.principal.name, Right.READ, "what the schema refers to")
+        return await self._whole.resolved_text(view)
+
+    async def contexts(self) -> list[str]:
+        """Those in which something may be read, and the default one."""
+        found = await super().contexts()
+        return [name for name in found if self.catalog.lists(name)]
+
+    async def changes(
+        self, since: int, limit: int = 1_000, wait_s: float = 0.0
+    ) -> list[dict[str, Any]]:
+        """Those that may be read. Numbers of others are left out: that something changed is seen,
+        and nothing else of it."""
+        end = time.monotonic() + wait_s
+        while True:
+            left = max(0.0, end - time.monotonic())
+            found = await self._whole.changes(since, limit, left)
+            catalog = self.catalog
+            visible = [change for change in found if catalog.shows(change)]
+            if visible or not found:
+                return visible
+            since = int(found[-1]["number"])
+            await asyncio.sleep(0)
+
+    # --- registering
 
     async def register(
         self,
@@ -50,14 +148,10 @@ class AuthorizedRegistry(AuthorizedReading):
         may set."""
         await self._demand(Right.ADMIN if force else Right.WRITE, subject)
         self._check_references(subject, sent.references)
+        name = self.principal.name
         try:
-            return await self._registry.register(
-                subject,
-                sent,
-                normalize=normalize,
-                force=force,
-                by=self._principal.name,
-                client=client,
+            return await self._whole.register(
+                subject, sent, normalize=normalize, force=force, by=name, client=client
             )
         except RegistryError as error:
             if error.status == _CONFLICT and not self._may_quote(subject):
@@ -70,19 +164,10 @@ class AuthorizedRegistry(AuthorizedReading):
         """Needs ``write``: it tells what registering would."""
         await self._demand(Right.WRITE, subject)
         self._check_references(subject, sent.references)
-        found = await self._registry.dry_run(subject, sent, normalize=normalize, client=client)
+        found = await self._whole.dry_run(subject, sent, normalize=normalize, client=client)
         if self._may_quote(subject):
             return found
-        messages = [WITHHELD] if found.messages else []
-        return DryRun(
-            found.would_create,
-            found.view,
-            found.schema_id,
-            found.version,
-            found.compatible,
-            messages,
-            [],
-        )
+        return replace(found, messages=[WITHHELD] if found.messages else [], diff=[])
 
     async def import_version(
         self,
@@ -96,16 +181,11 @@ class AuthorizedRegistry(AuthorizedReading):
         by: str = "",
     ) -> VersionView:
         """Needs ``admin``."""
-        await self._demand(Right.ADMIN, subject, alias=False)
+        await self._demand(Right.ADMIN, subject)
         self._check_references(subject, content.references)
-        return await self._registry.import_version(
-            subject,
-            version,
-            schema_id,
-            content,
-            deleted=deleted,
-            at_ms=at_ms,
-            by=self._principal.name,
+        name = self.principal.name
+        return await self._whole.import_version(
+            subject, version, schema_id, content, deleted=deleted, at_ms=at_ms, by=name
         )
 
     # --- deletion
@@ -114,50 +194,51 @@ class AuthorizedRegistry(AuthorizedReading):
         self, subject: Subject, spec: str, *, permanent: bool = False, by: str = ""
     ) -> int:
         """Needs ``delete``."""
-
-        async def ask(of: Subject) -> int:
-            return await self._registry.delete_version(
-                of, spec, permanent=permanent, by=self._principal.name
-            )
-
-        return await self._change(Right.DELETE, subject, ask)
+        name = self.principal.name
+        return await self._change(
+            Right.DELETE,
+            DeleteVersion(subject, spec, permanent, name),
+            lambda: self._whole.delete_version(subject, spec, permanent=permanent, by=name),
+        )
 
     async def delete_subject(
         self, subject: Subject, *, permanent: bool = False, by: str = ""
     ) -> list[int]:
         """Needs ``delete``."""
-
-        async def ask(of: Subject) -> list[int]:
-            return await self._registry.delete_subject(
-                of, permanent=permanent, by=self._principal.name
-            )
-
-        return await self._change(Right.DELETE, subject, ask)
+        name = self.principal.name
+        return await self._change(
+            Right.DELETE,
+            DeleteSubject(subject, permanent, name),
+            lambda: self._whole.delete_subject(subject, permanent=permanent, by=name),
+        )
 
     async def restore(self, subject: Subject, spec: str, *, by: str = "") -> int:
         """Needs ``delete``."""
-
-        async def ask(of: Subject) -> int:
-            return await self._registry.restore(of, spec, by=self._principal.name)
-
-        return await self._change(Right.DELETE, subject, ask)
+        name = self.principal.name
+        return await self._change(
+            Right.DELETE,
+            RestoreVersion(subject, spec, name),
+            lambda: self._whole.restore(subject, spec, by=name),
+        )
 
     # --- levels, modes, contexts
 
     async def set_config(
         self, subject: Subject, values: dict[str, Any], *, by: str = ""
     ) -> dict[str, Any]:
-        """Needs ``admin``; an empty object changes nothing and asks for what is set."""
+        """Needs ``admin``; without values nothing changes, and ``read`` is enough."""
         await self._demand(Right.ADMIN if values else Right.READ, subject, alias=False)
-        return await self._registry.set_config(subject, values, by=self._principal.name)
+        return await self._whole.set_config(subject, values, by=self.principal.name)
 
     async def delete_config(self, subject: Subject, *, by: str = "") -> dict[str, Any]:
         """Needs ``admin``."""
-
-        async def ask(of: Subject) -> dict[str, Any]:
-            return await self._registry.delete_config(of, by=self._principal.name)
-
-        return await self._change(Right.ADMIN, subject, ask, alias=False)
+        name = self.principal.name
+        return await self._change(
+            Right.ADMIN,
+            DeleteConfig(subject, name),
+            lambda: self._whole.delete_config(subject, by=name),
+            alias=False,
+        )
 
     async def set_mode(
         self, subject: Subject, mode: str, *, force: bool = False, by: str = ""
@@ -166,22 +247,39 @@ class AuthorizedRegistry(AuthorizedReading):
         await self._demand(Right.ADMIN, subject, alias=False)
         if subject == Subject(DEFAULT_CONTEXT, "") and mode.upper() == Mode.READONLY_OVERRIDE:
             await self._demand(Right.ADMIN, GLOBAL, alias=False)
-        return await self._registry.set_mode(subject, mode, force=force, by=self._principal.name)
+        return await self._whole.set_mode(subject, mode, force=force, by=self.principal.name)
 
     async def delete_mode(self, subject: Subject, *, recursive: bool = False, by: str = "") -> str:
         """Needs ``admin``; of the whole context to delete those of all its subjects."""
-
-        async def ask(of: Subject) -> str:
-            return await self._registry.delete_mode(
-                of, recursive=recursive, by=self._principal.name
-            )
-
-        grants = self._principal.grants
+        name, grants = self.principal.name, self.principal.grants
         if recursive and not subject.name and not grants.all_of(Right.ADMIN, subject.context):
-            raise errors.forbidden(self._principal.name, Right.ADMIN, f"{subject.qualified}*")
-        return await self._change(Right.ADMIN, subject, ask, alias=False)
+            raise errors.forbidden(name, Right.ADMIN, f"{subject.qualified}*")
+        return await self._change(
+            Right.ADMIN,
+            DeleteMode(subject, recursive, name),
+            lambda: self._whole.delete_mode(subject, recursive=recursive, by=name),
+            alias=False,
+        )
 
     async def delete_context(self, name: str, *, by: str = "") -> None:
         """Needs ``admin`` of the context."""
         await self._demand(Right.ADMIN, Subject(name, ""), alias=False)
-        await self._registry.delete_context(name, by=self._principal.name)
+        await self._whole.delete_context(name, by=self.principal.name)
+
+
+def _refused(name: str) -> Callable[..., Awaitable[Any]]:
+    async def refused(self: AuthorizedRegistry, *_: Any, **__: Any) -> Any:
+        raise errors.forbidden(self.principal.name, "ask for", name)
+
+    return refused
+
+
+WITHOUT_RULE: Final = [
+    name
+    for name, _ in inspect.getmembers(Registry, callable)
+    if not name.startswith("_") and name not in {*vars(AuthorizedRegistry), *ON_VISIBLE}
+]
+"""The public methods of the registry that nothing here says anything about: for the process that
+runs it, or forgotten. They are refused."""
+for _name in WITHOUT_RULE:
+    setattr(AuthorizedRegistry, _name, _refused(_name))

@@ -79,15 +79,19 @@ class Shell:
             self.replica.went_down(error)
             raise errors.store_failed() from error
 
-    async def ask(self, command: Asking, client: str = "") -> Any:
+    async def ask(
+        self, command: Asking, client: str = "", seen: Callable[[], Catalog] | None = None
+    ) -> Any:
         """The reply to a command that changes nothing, decided on all that was committed before the
-        call."""
-        return (await self.decision(command, client)).reply
+        call; or on ``seen``, a part of it."""
+        return (await self.decision(command, client, seen)).reply
 
-    async def decision(self, command: Asking, client: str = "") -> Decision:
+    async def decision(
+        self, command: Asking, client: str = "", seen: Callable[[], Catalog] | None = None
+    ) -> Decision:
         """What the command would change; nothing is stored."""
         await self.replica.current()
-        return (await self._decided(command, client))[0]
+        return (await self._decided(command, client, seen))[0]
 
     async def do(self, command: Command, client: str = "") -> Any:
         """The reply to a command, after what it changes is stored."""
@@ -102,10 +106,13 @@ class Shell:
                 return written.reply
         raise errors.busy("others change the subject all the time")
 
-    async def _decided(self, command: Command, client: str) -> tuple[Decision, Command]:
+    async def _decided(
+        self, command: Command, client: str, seen: Callable[[], Catalog] | None = None
+    ) -> tuple[Decision, Command]:
         """The decision on the catalog as it is, and the command with what was found out for it."""
         for _ in range(ATTEMPTS):
-            answer: Answer = decide(self.catalog, command, self._clock())
+            catalog = seen() if seen else self.catalog
+            answer: Answer = decide(catalog, command, self._clock())
             if isinstance(answer, Decision):
                 return answer, command
             command = await self._found_out(command, answer, client)
