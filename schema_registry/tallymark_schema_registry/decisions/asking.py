@@ -92,6 +92,14 @@ def newest_first(catalog: Catalog, subject: Subject, *, deleted: bool = False) -
             yield Found(subject, entry, schemas[entry.schema_id])
 
 
+def at(catalog: Catalog, subject: Subject, version: int) -> Found | None:
+    """The version with a number, deleted or not."""
+    entry = catalog.version(subject, version)
+    if entry is None:
+        return None
+    return Found(subject, entry, catalog.context(subject.context).schemas[entry.schema_id])
+
+
 # --- the content that is meant
 
 
@@ -153,14 +161,26 @@ def find(
     """The newest version with this content; else one that differs in nothing but that one of both
     has the number of the version in its metadata."""
     md5 = content.md5()
-    ids = catalog.ids_of(subject.context, md5)
-    for found in newest_first(catalog, subject, deleted=deleted) if ids else ():
-        if found.version.schema_id in ids and is_same(found.schema, content, md5):
-            return found
+    context = catalog.context(subject.context)
+    ids = {
+        schema_id
+        for schema_id in catalog.ids_of(subject.context, md5)
+        if is_same(context.schemas[schema_id], content, md5)
+    }
+    there = catalog.subject(subject)
+    for entry in reversed(there.versions.values()) if ids and there else ():
+        if entry.schema_id in ids and (deleted or not entry.deleted):
+            return Found(subject, entry, context.schemas[entry.schema_id])
     for found in newest_first(catalog, subject, deleted=deleted):
         if _same_but_for_version(content, found.version, found.schema):
             return found
     return None
+
+
+def is_same_version(found: Found, content: Content) -> bool:
+    """One version with this content, or with one that differs in the number of the version."""
+    same = is_same(found.schema, content, content.md5())
+    return same or _same_but_for_version(content, found.version, found.schema)
 
 
 def _same_but_for_version(content: Content, entry: VersionEntry, schema: SchemaEntry) -> bool:

@@ -12,7 +12,7 @@ from tallymark_schema_registry.catalog.subject import (
     DEFAULT_CONTEXT,
     Subject,
 )
-from tallymark_schema_registry.decisions.asking import newest_first
+from tallymark_schema_registry.decisions.asking import at, newest, newest_first
 from tallymark_schema_registry.decisions.commands import Found
 from tallymark_schema_registry.decisions.looking_up import in_some_context, version_number
 from tallymark_schema_registry.decisions.scope import followed
@@ -39,41 +39,59 @@ def subjects(
 ) -> list[str]:
     """Qualified names, sorted. ``deleted``: also of subjects that are soft-deleted as a whole,
     ``deleted_only``: only these."""
-    found = (
-        subject.qualified
-        for subject, there in _with_prefix(catalog, prefix, context)
-        if _is_listed(there, deleted, deleted_only)
-    )
-    return sorted(found)
+    names: list[str] = []
+    for name, there in catalog.contexts.items():
+        start = _prefix_in(name, prefix, context)
+        if start is not None:
+            # Written for speed: the event loop waits for 10,000 subjects.
+            lead = Subject(name, "").qualified
+            names += [
+                lead + subject
+                for subject, found in there.subjects.items()
+                if subject.startswith(start) and _is_listed(found, deleted, deleted_only)
+            ]
+    return sorted(names)
 
 
 def _is_listed(subject: SubjectCatalog, deleted: bool, deleted_only: bool) -> bool:
-    if not subject.versions:
-        return False
-    live = any(not entry.deleted for entry in subject.versions.values())
-    return not live if deleted_only else live or deleted
+    if deleted_only:
+        return bool(subject.versions) and not _is_live(subject)
+    return bool(subject.versions) if deleted else _is_live(subject)
+
+
+def _is_live(subject: SubjectCatalog) -> bool:
+    for entry in reversed(subject.versions.values()):  # noqa: SIM110 (any() costs twice as much)
+        if not entry.deleted:
+            return True
+    return False
 
 
 def _with_prefix(
     catalog: Catalog, prefix: str, context: str
 ) -> Iterator[tuple[Subject, SubjectCatalog]]:
     for name, there in catalog.contexts.items():
-        for subject, found in there.subjects.items():
-            if _has_prefix(Subject(name, subject), prefix, context):
-                yield Subject(name, subject), found
+        start = _prefix_in(name, prefix, context)
+        if start is not None:
+            for subject, found in there.subjects.items():
+                if subject.startswith(start):
+                    yield Subject(name, subject), found
 
 
-def _has_prefix(subject: Subject, prefix: str, context: str) -> bool:
-    """The name begins with ``prefix``: in ``context``, or where the prefix says
-    (``:.context:name``, ``:*:name``). No prefix in the default context means all contexts, as in
-    the ecosystem's servers."""
+def _prefix_in(name: str, prefix: str, context: str) -> str | None:
+    """How a subject of the context ``name`` must begin to have the prefix; None where none has it.
+
+    A prefix is for ``context``, or for what it names (``:.context:name``, ``:*:name``). None in the
+    default context means all contexts, as in the ecosystem's servers."""
     if prefix.startswith(ALL_CONTEXTS):
-        return subject.name.startswith(prefix.removeprefix(ALL_CONTEXTS))
+        return prefix.removeprefix(ALL_CONTEXTS)
     if prefix.startswith(":"):
-        return f":{subject.context}:{subject.name}".startswith(prefix)
+        qualified = f":{name}:"
+        if prefix.startswith(qualified):
+            return prefix.removeprefix(qualified)
+        return "" if qualified.startswith(prefix) else None
     if not prefix and context == DEFAULT_CONTEXT:
-        return True
-    return subject.context == context and subject.name.startswith(prefix)
+        return ""
+    return prefix if name == context else None
 
 
 def versions(
@@ -106,11 +124,10 @@ def version(catalog: Catalog, subject: Subject, spec: str, *, deleted: bool = Fa
     number = version_number(spec)
     subject = in_some_context(catalog, followed(catalog, subject), deleted)
     # The latest one is one that is not deleted, also where deleted ones are asked for.
-    found = list(newest_first(catalog, subject, deleted=deleted and number is not None))
-    for one in found:
-        if number is None or one.version.version == number:
-            return one
-    if not found and not (deleted and catalog.subject(subject)):
+    found = newest(catalog, subject) if number is None else at(catalog, subject, number)
+    if found and (deleted or not found.version.deleted):
+        return found
+    if not any(newest_first(catalog, subject, deleted=deleted)):
         raise errors.subject_not_found(subject.qualified)
     raise errors.version_not_found("latest" if number is None else number)
 
@@ -123,17 +140,22 @@ def all_versions(
     latest_only: bool = False,
     deleted: bool = False,
     aliases: bool = False,
+    offset: int = 0,
+    limit: int = -1,
 ) -> list[Found]:
-    """Every version of the subjects with a prefix, by subject and number. ``aliases``: also of the
-    subjects that they are aliases of."""
+    """Every version of the subjects with a prefix, by subject and number; a part as by
+    :func:`page`. ``aliases``: also of the subjects that they are aliases of."""
     names = {subject for subject, _ in _with_prefix(catalog, prefix, context)}
     if aliases:
         names |= set(aliases_of(catalog, prefix, context=context))
+    start = max(offset, 0)
     result: list[Found] = []
     for subject in sorted(names, key=lambda subject: subject.qualified):
+        if 0 < limit <= len(result) - start:
+            break
         found = list(newest_first(catalog, subject, deleted=deleted))
         result += found[:1] if latest_only else reversed(found)
-    return result
+    return list(page(result, offset, limit))
 
 
 def aliases_of(
@@ -143,7 +165,8 @@ def aliases_of(
     result: dict[Subject, list[str]] = {}
     for place in catalog.configured():
         target = followed(catalog, place)
-        if target != place and _has_prefix(place, prefix, context):
+        start = _prefix_in(place.context, prefix, context)
+        if target != place and start is not None and place.name.startswith(start):
             result.setdefault(target, []).append(place.qualified)
     return {target: sorted(names) for target, names in result.items()}
 

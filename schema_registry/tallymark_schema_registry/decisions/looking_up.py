@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tallymark_schema_registry import errors
 from tallymark_schema_registry.catalog.catalog import Catalog
-from tallymark_schema_registry.catalog.content import AVRO
+from tallymark_schema_registry.catalog.content import AVRO, Content
 from tallymark_schema_registry.catalog.subject import DEFAULT_CONTEXT, Subject
 from tallymark_schema_registry.decisions.asking import (
     as_sent,
+    at,
     find,
     inherited,
     is_empty,
@@ -47,15 +50,10 @@ def look_up(catalog: Catalog, command: LookUp) -> Answer:
     parsed = command.parsed
     if parsed is None or parsed.question != asked:
         return asked
-    contents = list(
-        dict.fromkeys(
-            (
-                as_sent(command.sent, parsed),
-                inherited(catalog, subject, command.sent, parsed),
-            )
-        )
-    )
-    for content in contents:
+    contents = list[Content]()
+    for meant in (as_sent, partial(inherited, catalog, subject)):
+        content = meant(command.sent, parsed)
+        contents.append(content)
         found = find(catalog, subject, content, deleted=command.deleted)
         if found:
             return Decision((), found)
@@ -121,10 +119,10 @@ def _one(catalog: Catalog, subject: Subject, spec: str) -> list[Found]:
     latest = newest(catalog, subject)
     if number is None:
         return [latest] if latest else []
-    for found in newest_first(catalog, subject):
-        if found.version.version == number:
-            return [found]
-    raise errors.version_not_found(number)
+    found = at(catalog, subject, number)
+    if found is None or found.version.deleted:
+        raise errors.version_not_found(number)
+    return [found]
 
 
 def version_number(text: str) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tallymark_schema_registry import errors
@@ -13,11 +13,13 @@ from tallymark_schema_registry.catalog.subject import Subject, check_registrable
 from tallymark_schema_registry.decisions.asking import (
     LATEST,
     as_sent,
+    at,
     find,
     has_defaults,
     inherited,
     is_empty,
     is_same,
+    is_same_version,
     newest,
     newest_first,
     question,
@@ -119,28 +121,26 @@ def _known(
 ) -> Found | tuple[int, ...]:
     """The version that has the schema; else the ids that have it if their texts say so."""
     sent = command.sent
-    contents = _meant(catalog, subject, command, parsed, mode)
-    if sent.version and sent.version > 0:
-        return _expected(catalog, subject, command, contents) or ()
-    for content in contents:
-        found = _accepted(find(catalog, subject, content), command)
+    contents: list[Content] = []
+    for content in _meant(catalog, subject, command, parsed, mode):
+        contents.append(content)
+        if sent.version and sent.version > 0:
+            found = _expected(catalog, subject, command, content)
+        else:
+            found = _accepted(find(catalog, subject, content), command)
         if found and (sent.version != LATEST or found == newest(catalog, subject)):
             return found
-    if sent.version:
-        return ()
-    return written_out(catalog, subject, contents)
+    return () if sent.version else written_out(catalog, subject, contents)
 
 
 def _meant(
     catalog: Catalog, subject: Subject, command: Register, parsed: Parsed, mode: Mode
-) -> list[Content]:
+) -> Iterator[Content]:
     """Producers send a schema without the metadata that the registry added to it."""
-    if mode.importing:
-        return [as_sent(command.sent, parsed)]
-    whole = inherited(catalog, subject, command.sent, parsed)
-    if has_defaults(catalog, subject):
-        return [whole]
-    return list(dict.fromkeys((as_sent(command.sent, parsed), whole)))
+    if mode.importing or not has_defaults(catalog, subject):
+        yield as_sent(command.sent, parsed)
+    if not mode.importing:
+        yield inherited(catalog, subject, command.sent, parsed)
 
 
 def _accepted(found: Found | None, command: Register) -> Found | None:
@@ -152,18 +152,14 @@ def _accepted(found: Found | None, command: Register) -> Found | None:
 
 
 def _expected(
-    catalog: Catalog, subject: Subject, command: Register, contents: list[Content]
+    catalog: Catalog, subject: Subject, command: Register, content: Content
 ) -> Found | None:
     """The version whose number the client says: a request that was sent again after a timeout
     finds what the first one did."""
-    for found in newest_first(catalog, subject):
-        if found.version.version != command.sent.version:
-            continue
-        for content in contents:
-            same = find(catalog, subject, content)
-            if same == found:
-                return _accepted(found, command)
-    return None
+    there = at(catalog, subject, command.sent.version or 0)
+    if there is None or there.version.deleted or not is_same_version(there, content):
+        return None
+    return _accepted(there, command)
 
 
 # --- it is new
