@@ -13,13 +13,13 @@ the reader's has a default. Logical types, docs and order play no part.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tallymark_schema_registry.schemas.budget import NODE, Budget, TooLargeError
 from tallymark_schema_registry.schemas.matching import PROMOTIONS, UnionIndex, written_as
 from tallymark_schema_registry.schemas.model import (
     MISSING,
+    PLAIN_PAIRS,
     Array,
     Enum,
     Field,
@@ -40,8 +40,7 @@ MAX_SHOWN: Final = 20
 """Names in one reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Incompatibility:
+class Incompatibility(NamedTuple):
     """One reason. ``kind`` is the rule, ``path`` a JSON pointer into the reader's schema (each type
     written where it is used), ``info`` the culprit. ``fix`` says what to change in the
     reader's schema, ``writer_fix`` what to change in the writer's: whoever registers a schema can
@@ -56,6 +55,7 @@ class Incompatibility:
 
 
 Found: TypeAlias = tuple[Incompatibility, ...]
+_PLAIN_PAIRS: Final = frozenset(map(id, PLAIN_PAIRS.values()))
 
 
 def incompatibilities(
@@ -75,7 +75,7 @@ def incompatibilities(
 
 
 class _Check:
-    """One comparison. Nodes are compared once a pair; a pair met again within itself holds."""
+    """One comparison. Named types are compared once a pair; one met again within itself holds."""
 
     def __init__(self, reader: Schema, writer: Schema, budget: Budget) -> None:
         self.reader = reader
@@ -93,16 +93,34 @@ class _Check:
             writer = self.writer.names[writer.name]
         if isinstance(reader, Primitive) and isinstance(writer, Primitive):
             return _primitives(reader, writer, path)
+        if isinstance(reader, Record | Enum | Fixed) and isinstance(writer, Record | Enum | Fixed):
+            return self.named(reader, writer, path)
+        return self.unnamed(reader, writer, path)
+
+    def named(self, reader: Named, writer: Named, path: str) -> Found:
+        """Only named types can be met again."""
         pair = (id(reader), id(writer))
         found = self.memo.get(pair)
         if found is None:
             self.budget.spend(NODE)
             self.memo[pair] = ()
             found = self.memo[pair] = self.compare(reader, writer, path)
+            self.budget.spend(NODE * len(found))
         return found
 
-    def compare(self, reader: Node, writer: Node, path: str) -> Found:
+    def compare(self, reader: Named, writer: Named, path: str) -> Found:
+        if isinstance(reader, Record) and isinstance(writer, Record):
+            return _name(reader, writer, path) + self.fields(reader, writer, path)
+        if isinstance(reader, Enum) and isinstance(writer, Enum):
+            return _name(reader, writer, path) + self.enums(reader, writer, path)
+        if isinstance(reader, Fixed) and isinstance(writer, Fixed):
+            return _name(reader, writer, path) + _size(reader, writer, path)
+        return _mismatch(reader, writer, path)
+
+    def unnamed(self, reader: Node, writer: Node, path: str) -> Found:
         if isinstance(writer, Union):
+            if reader is writer and id(reader) in _PLAIN_PAIRS:
+                return ()
             found: Found = ()
             for branch in writer.branches:
                 found += self.nodes(reader, branch, path)
@@ -111,16 +129,10 @@ class _Check:
             return found[:MAX_REASONS]
         if isinstance(reader, Union):
             return self.union(reader, writer, path)
-        if isinstance(reader, Record) and isinstance(writer, Record):
-            return _name(reader, writer, path) + self.fields(reader, writer, path)
         if isinstance(reader, Array) and isinstance(writer, Array):
             return self.nodes(reader.items, writer.items, f"{path}/items")
         if isinstance(reader, Map) and isinstance(writer, Map):
             return self.nodes(reader.values, writer.values, f"{path}/values")
-        if isinstance(reader, Enum) and isinstance(writer, Enum):
-            return _name(reader, writer, path) + self.enums(reader, writer, path)
-        if isinstance(reader, Fixed) and isinstance(writer, Fixed):
-            return _name(reader, writer, path) + _size(reader, writer, path)
         return _mismatch(reader, writer, path)
 
     def union(self, reader: Union, writer: Node, path: str) -> Found:

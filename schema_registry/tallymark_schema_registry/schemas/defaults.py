@@ -34,6 +34,7 @@ class DefaultCheck:
         self._schema = schema
         self._budget = budget
         self._symbols = symbols
+        self._sets: dict[int, frozenset[Any]] = {}
         self._memo: dict[tuple[int, int], bool] = {}
 
     def fits_field(self, field: Field) -> bool:
@@ -65,10 +66,10 @@ class DefaultCheck:
             return isinstance(value, dict) and all(
                 self.fits(node.values, item) for item in value.values()
             )
+        if isinstance(node, Enum) and self._symbols:
+            return isinstance(value, str) and value in self._symbols_of(node)
         if isinstance(node, Enum | Fixed):
-            return isinstance(value, str) and (
-                not self._symbols or isinstance(node, Fixed) or value in node.symbols
-            )
+            return isinstance(value, str)
         return isinstance(node, Record) and self._record(node, value)
 
     def _record(self, record: Record, value: Any) -> bool:
@@ -77,6 +78,13 @@ class DefaultCheck:
             return False
         given = ((field, value.get(field.name, field.default)) for field in record.fields)
         return all(item is not MISSING and self.fits(field.type, item) for field, item in given)
+
+    def _symbols_of(self, enum: Enum) -> frozenset[Any]:
+        found = self._sets.get(id(enum))
+        if found is None:
+            self._budget.spend(len(enum.symbols) // 8)
+            found = self._sets[id(enum)] = frozenset(enum.symbols)
+        return found
 
 
 def _primitive(kind: str, value: Any) -> bool:

@@ -74,7 +74,7 @@ def diff(old: Schema, new: Schema, budget: Budget | None = None) -> list[Change]
 
 
 class _Diff:
-    """One run; each pair of types is looked at once."""
+    """One run; each pair of named types is looked at once."""
 
     def __init__(self, old: Schema, new: Schema, budget: Budget) -> None:
         self.old = old
@@ -86,10 +86,13 @@ class _Diff:
     def nodes(self, old: Node, new: Node, place: str, path: str) -> None:
         self.budget.spend(NODE)
         old, new = self.old.resolve(old), self.new.resolve(new)
-        pair = (id(old), id(new))
-        if pair in self.met or len(self.found) >= MAX_CHANGES:
+        if len(self.found) >= MAX_CHANGES:
             return
-        self.met.add(pair)
+        if isinstance(old, Record | Enum | Fixed):
+            pair = (id(old), id(new))
+            if pair in self.met:
+                return
+            self.met.add(pair)
         if type(old) is not type(new) or (isinstance(old, Primitive) and _kind(old) != _kind(new)):
             before, after = _type(old), _type(new)
             self.changed("type", place or _root(new), path or "/", before, after)

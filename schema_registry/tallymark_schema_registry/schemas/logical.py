@@ -105,7 +105,7 @@ def logical_changes(
 
 
 class _Walk:
-    """One comparison; each pair of types is looked at once."""
+    """One comparison; each pair of records is looked at once."""
 
     def __init__(self, reader: Schema, writer: Schema, budget: Budget) -> None:
         self.reader = reader
@@ -120,11 +120,8 @@ class _Walk:
         reader, writer = self.reader.resolve(reader), self.writer.resolve(writer)
         if isinstance(reader, Primitive | Fixed) and isinstance(writer, Primitive | Fixed):
             return self.leaves(reader, writer, path)
-        pair = (id(reader), id(writer))
-        if pair in self.met or len(self.found) >= MAX_REASONS:
+        if len(self.found) >= MAX_REASONS:
             return None
-        self.met.add(pair)
-        self.budget.spend(NODE)
         if isinstance(writer, Union):
             for branch in writer.branches:
                 self.nodes(reader, branch, path)
@@ -135,7 +132,10 @@ class _Walk:
         elif isinstance(reader, Map) and isinstance(writer, Map):
             self.nodes(reader.values, writer.values, f"{path}/values")
         elif isinstance(reader, Record) and isinstance(writer, Record):
-            self.records(reader, writer, path)
+            pair = (id(reader), id(writer))
+            if pair not in self.met:
+                self.met.add(pair)
+                self.records(reader, writer, path)
         return None
 
     def union(self, reader: Union, writer: Node, path: str) -> None:
@@ -148,7 +148,7 @@ class _Walk:
         return None
 
     def records(self, reader: Record, writer: Record, path: str) -> None:
-        self.budget.spend(len(writer.fields))
+        self.budget.spend(NODE + len(writer.fields))
         written = {field.name: field for field in writer.fields}
         for index, field in enumerate(reader.fields):
             names = written_as(field, written)

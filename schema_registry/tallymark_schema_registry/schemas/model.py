@@ -115,6 +115,16 @@ class Record:
     props: Props = ()
 
 
+PLAIN: Final = {kind: Primitive(kind) for kind in sorted(PRIMITIVES)}
+"""The primitives without attributes: all schemas have the same ones."""
+PLAIN_PAIRS: Final = {
+    (one, other): Union((one_node, other_node))
+    for one, one_node in PLAIN.items()
+    for other, other_node in PLAIN.items()
+    if one != other
+}
+"""And the unions of two of them: most unions are a type and null."""
+
 Named: TypeAlias = Enum | Fixed | Record
 Resolved: TypeAlias = Primitive | Array | Map | Union | Enum | Fixed | Record
 Node: TypeAlias = Ref | Resolved
@@ -124,11 +134,16 @@ Node: TypeAlias = Ref | Resolved
 class Schema:
     """``root`` is the tree, ``names`` every named type that it may use: those defined in it, and
     those of the schemas that it refers to and of theirs. ``known`` are the names of these schemas
-    themselves: whoever has the text has them too, so it does not write them out."""
+    themselves: whoever has the text has them too, so it does not write them out.
+
+    ``size`` counts the characters of all the texts that it was made of, with those of references as
+    often as they are referred to. In memory it is some 30 times that at most: a cache must count it
+    so, since a text of 100 characters may keep a megabyte of another alive."""
 
     root: Node
     names: dict[Name, Named]
     known: frozenset[Name] = frozenset()
+    size: int = 0
 
     def resolve(self, node: Node) -> Resolved:
         """The node itself, or the type that a :class:`Ref` names."""

@@ -19,6 +19,8 @@ from tallymark_schema_registry.schemas.budget import MAX_DEPTH, NODE, Budget
 from tallymark_schema_registry.schemas.defaults import DefaultCheck
 from tallymark_schema_registry.schemas.json_tree import check_depth, number_of, read_json
 from tallymark_schema_registry.schemas.model import (
+    PLAIN,
+    PLAIN_PAIRS,
     PRIMITIVES,
     Array,
     Enum,
@@ -76,7 +78,8 @@ def parse_schema(
     budget.doing = "to parse"
     budget.spend(len(text) // 32)
     try:
-        return _Parser(budget, references, stored).parse(read_json(text, stored))
+        size = len(text) + sum(reference.size for reference in references)
+        return _Parser(budget, references, stored).parse(read_json(text, stored), size)
     except RecursionError:
         raise InvalidSchemaError("it is nested too deeply") from None
 
@@ -93,7 +96,7 @@ class _Parser:
         self.pending: list[tuple[Field, Name]] = []
         self.references: list[Ref] = []
 
-    def parse(self, tree: Any) -> Schema:
+    def parse(self, tree: Any, size: int) -> Schema:
         root = self.node(tree, "", 0)
         for reference in self.references:
             if reference.name not in self.names:
@@ -101,7 +104,7 @@ class _Parser:
         # A text that only names or repeats a type of a reference is that type.
         if isinstance(root, Ref | Record | Enum | Fixed):
             root = self.names[root.name]
-        schema = Schema(root, self.names, self.known_to_all)
+        schema = Schema(root, self.names, self.known_to_all, size)
         if not self.stored:
             self.check_defaults(schema)
         return schema
@@ -134,12 +137,13 @@ class _Parser:
 
     def use(self, text: str, space: str) -> Node:
         """A type by its name: the enclosing namespace's first, then one without a namespace."""
-        if text in PRIMITIVES:
-            return Primitive(text)
+        plain = PLAIN.get(text)
+        if plain:
+            return plain
         name = name_of(text, space, self.stored)
-        plain = Name("", text)
-        if not self.is_known(name) and "." not in text and self.is_known(plain):
-            name = plain
+        bare = Name("", text)
+        if not self.is_known(name) and "." not in text and self.is_known(bare):
+            name = bare
         reference = Ref(name)
         self.references.append(reference)
         return reference
@@ -152,7 +156,8 @@ class _Parser:
         if not isinstance(kind, str):
             raise InvalidSchemaError(f"no type: {json.dumps(tree)[:100]}")
         if kind in PRIMITIVES:
-            return Primitive(kind, self.props(tree, _RESERVED))
+            props = self.props(tree, _RESERVED)
+            return Primitive(kind, props) if props else PLAIN[kind]
         if kind == "array":
             return Array(self.inner(tree, "items", space, depth), self.props(tree, _RESERVED))
         if kind == "map":
@@ -169,6 +174,11 @@ class _Parser:
         return self.node(tree[key], space, depth + 1)
 
     def union(self, tree: list[Any], space: str, depth: int) -> Union:
+        if len(tree) == 2 and isinstance(tree[0], str) and isinstance(tree[1], str):
+            pair = PLAIN_PAIRS.get((tree[0], tree[1]))
+            if pair:
+                self.budget.spend(NODE)
+                return pair
         branches = tuple([self.node(branch, space, depth + 1) for branch in tree])
         seen: set[str | Name] = set()
         for branch in branches:
