@@ -6,6 +6,7 @@ All are coroutines of one event loop. They raise RegistryError, whose status and
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 from tallymark.clock import now_ms
@@ -40,8 +41,13 @@ class Registry:
     """The registry over one store, which it closes. Reads give what was committed by any process
     before the call; :meth:`by_id` alone may give what was permanently deleted a moment ago."""
 
-    def __init__(self, store: Store, clock: Callable[[], int] = now_ms) -> None:
-        self._shell = Shell(store, clock)
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], int] = now_ms,
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
+    ) -> None:
+        self._shell = Shell(store, clock, threads)
         self.catalog: Catalog = self._shell.catalog
         """Read only, on the event loop, and not kept over an ``await``."""
         self.replica = self._shell.replica

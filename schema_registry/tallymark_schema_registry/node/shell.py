@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
@@ -39,13 +39,18 @@ Asking = Register | LookUp | Check
 
 
 class Shell:
-    """Belongs to one event loop."""
+    """Belongs to one event loop. ``threads``: how many, and their name, to where they are."""
 
-    def __init__(self, store: Store, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], int] = now_ms,
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
+    ) -> None:
         self._store = store
         self._clock = clock
-        self._readers = ThreadPoolExecutor(_READERS, "registry-store")
-        self._writer_thread = ThreadPoolExecutor(1, "registry-writer")
+        self._readers = threads(_READERS, "registry-store")
+        self._writer_thread = threads(1, "registry-writer")
         self.replica = Replica(store, self._readers)
         self.texts = Texts(self.replica, store, self._readers)
         self.views = Views(self.replica, self.texts)

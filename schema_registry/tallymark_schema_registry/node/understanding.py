@@ -12,7 +12,7 @@ from typing import Final
 
 from tallymark_schema_registry import errors
 from tallymark_schema_registry.bounded_cache import BoundedCache
-from tallymark_schema_registry.catalog.content import AVRO
+from tallymark_schema_registry.catalog.content import AVRO, Reference, java_order
 from tallymark_schema_registry.decisions.commands import (
     Checked,
     Compare,
@@ -36,6 +36,7 @@ from tallymark_schema_registry.schemas import (
     InvalidSchemaError,
     Schema,
     canonical_text,
+    normalized,
     parse_schema,
     resolved_text,
 )
@@ -161,16 +162,26 @@ def _parse(
     question: Parse, text: str, references: list[Schema], budget: Budget
 ) -> tuple[Parsed, Schema]:
     fault = ""
+    is_stored = question.text is None
     try:
         try:
-            schema = parse_schema(text, budget, references)
+            schema = parse_schema(text, budget, references, is_stored)
         except InvalidSchemaError as error:
             # It may be a version that is there, from a time or a server with other rules.
             fault = str(error)
             schema = parse_schema(text, budget, references, stored=True)
-        return Parsed(question, canonical_text(schema, budget), question.references, fault), schema
+        if not question.normalize:
+            canonical = canonical_text(schema, budget)
+            return Parsed(question, canonical, question.references, fault), schema
+        schema = normalized(schema, budget)
+        ordered = tuple(sorted(dict.fromkeys(question.references), key=_order))
+        return Parsed(question, canonical_text(schema, budget), ordered, fault), schema
     except InvalidSchemaError as error:
         raise errors.invalid_schema(fault or str(error)) from error
+
+
+def _order(reference: Reference) -> tuple[bytes, int, str]:
+    return java_order(reference.subject), reference.version, reference.name
 
 
 def _compare(

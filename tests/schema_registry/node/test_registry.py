@@ -220,3 +220,27 @@ def test_whoever_follows_the_changes_is_woken(database: str) -> None:
             assert (change["record"], change["by"]) == ("mode-set", "ann")
 
     asyncio.run(main())
+
+
+def test_normalizing_makes_one_schema_of_several_texts(database: str) -> None:
+    """The order of attributes that Avro gives no meaning, and that of the references, do not
+    count."""
+
+    async def main() -> None:
+        async with nodes(database) as [node]:
+            for name in ("A", "B"):
+                await node.register(Subject(".", name), record("x", name=name))
+            one, other = Reference("A", "A", 1), Reference("B", "B", 1)
+            fields = '"fields":[{"name":"a","type":"A"},{"name":"b","type":"B"}]'
+            left = f'{{"type":"record","name":"X",{fields},"p":1,"o":2}}'
+            right = f'{{"type":"record","name":"X",{fields},"o":2,"p":1}}'
+            first = await node.register(S, Sent(left, references=(other, one)), normalize=True)
+            again = await node.register(
+                S, Sent(right, references=(one, other, one)), normalize=True
+            )
+            assert again == first
+            assert first.content.references == (one, other)
+            as_sent = await node.register(S, Sent(left, references=(other, one)))
+            assert as_sent.version == 2
+
+    asyncio.run(main())

@@ -1,13 +1,13 @@
 """The store of the registry in memory, for simulations of several nodes that share it.
 
-It is what :class:`~tallymark_schema_registry.store.SqlStore` is to a node; the same tests hold for
-both. A simulation may set ``fault`` to make the next call fail as databases do.
+It is what :class:`~tallymark_schema_registry.store.sql_store.SqlStore` is to a node; the same tests
+hold for both. A simulation sets ``fault`` to make the next transaction fail as databases do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from tallymark_schema_registry.catalog.catalog import Catalog
 from tallymark_schema_registry.catalog.records import SchemaAdded, SchemaRemoved
@@ -21,69 +21,28 @@ from tallymark_schema_registry.store.changes import (
     row_of,
 )
 
-Fault = Literal["before", "lost", "stored"]
-"""``before``: fails with nothing written. ``lost``, ``stored``: the connection breaks at COMMIT,
-and nothing was written, or everything."""
+Fault: TypeAlias = Literal["before", "lost", "stored", "late"]
+"""``before``: it fails with nothing written. The others: the connection breaks at COMMIT, and
+nothing was written, or everything, or the server is still about to write it: whoever takes the
+lock next waits for that, and whoever only reads does not see it yet."""
 
 
-class MemoryStore:
-    """Nodes share ``changes`` and ``held`` of one :class:`MemoryStore`."""
-
-    is_watched_cheaply = True
+class Database:
+    """What nodes share."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.held: dict[tuple[str, int], str] = {}
-        self.fault: Fault | None = None
-        self.is_down = False
+        self._late: tuple[Sequence[Change], Sequence[NewText]] | None = None
 
-    def close(self) -> None:
-        """Nothing is held."""
+    def take_lock(self) -> None:
+        """Whatever another transaction is about to write is written then."""
+        if self._late is not None:
+            late, self._late = self._late, None
+            self.write(*late)
 
-    def load(self) -> Catalog:
-        """All that the changes say."""
-        self._ask()
-        catalog = Catalog()
-        for change in self.changes:
-            catalog.apply(change.number, change.record)
-        return catalog
-
-    def append(self, after: int, changes: Sequence[Change], texts: Sequence[NewText] = ()) -> None:
-        """As that of the store in SQL."""
-        self._ask()
-        if after > len(self.changes):
-            raise StoreFailed("an older copy has taken the place of the store")
-        if after < len(self.changes):
-            raise Behind(self.changes[after:])
-        fault, self.fault = self.fault, None
-        if fault == "before" and changes:
-            raise StoreFailed("the disk is full")
-        if fault != "lost":
-            self._write(changes, texts)
-        if fault in ("lost", "stored") and changes:
-            raise OutcomeUnknown("the connection was lost")
-
-    def since(self, number: int, limit: int = 1_000) -> list[Change]:
-        """The changes after ``number``."""
-        self._ask()
-        return self.changes[number : number + limit]
-
-    def texts(self, context: str, ids: Sequence[int]) -> dict[int, str]:
-        """The texts of ids."""
-        self._ask()
-        there = {schema_id: self.held.get((context, schema_id)) for schema_id in ids}
-        return {schema_id: text for schema_id, text in there.items() if text is not None}
-
-    def unchanged(self, number: int) -> bool:
-        """Whether ``number`` is that of the last change."""
-        self._ask()
-        return number == len(self.changes)
-
-    def _ask(self) -> None:
-        if self.is_down:
-            raise StoreFailed("the database is away")
-
-    def _write(self, changes: Sequence[Change], texts: Sequence[NewText]) -> None:
+    def write(self, changes: Sequence[Change], texts: Sequence[NewText]) -> None:
+        """One transaction."""
         new = {text[:2]: text.text for text in texts}
         for change in changes:
             record = change.record
@@ -95,3 +54,69 @@ class MemoryStore:
                 self.held[place] = new[place]
             elif isinstance(record, SchemaRemoved):
                 del self.held[record.context, record.schema_id]
+
+    def write_late(self, changes: Sequence[Change], texts: Sequence[NewText]) -> None:
+        """It will be written before the lock is given to anybody else."""
+        self._late = changes, texts
+
+
+class MemoryStore:
+    """One node's connection to a :class:`Database`."""
+
+    def __init__(self, database: Database | None = None, is_watched_cheaply: bool = True) -> None:
+        self.is_watched_cheaply = is_watched_cheaply
+        self.database = database or Database()
+        self.fault: Fault | None = None
+        self.is_down = False
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def load(self) -> Catalog:
+        """All that the changes say."""
+        self._ask()
+        catalog = Catalog()
+        for change in self.database.changes:
+            catalog.apply(change.number, change.record)
+        return catalog
+
+    def append(self, after: int, changes: Sequence[Change], texts: Sequence[NewText] = ()) -> None:
+        """As that of the store in SQL."""
+        self._ask()
+        self.database.take_lock()
+        last = len(self.database.changes)
+        if after > last:
+            raise StoreFailed("an older copy has taken the place of the store")
+        if after < last:
+            raise Behind(self.database.changes[after:])
+        if not changes:
+            return
+        fault, self.fault = self.fault, None
+        if fault == "before":
+            raise StoreFailed("the disk is full")
+        if fault == "late":
+            self.database.write_late(changes, texts)
+        elif fault != "lost":
+            self.database.write(changes, texts)
+        if fault is not None:
+            raise OutcomeUnknown("the connection was lost")
+
+    def since(self, number: int, limit: int = 1_000) -> list[Change]:
+        """The changes after ``number``."""
+        self._ask()
+        return self.database.changes[number : number + limit]
+
+    def texts(self, context: str, ids: Sequence[int]) -> dict[int, str]:
+        """The texts of ids."""
+        self._ask()
+        there = {schema_id: self.database.held.get((context, schema_id)) for schema_id in ids}
+        return {schema_id: text for schema_id, text in there.items() if text is not None}
+
+    def unchanged(self, number: int) -> bool:
+        """Whether ``number`` is that of the last change."""
+        self._ask()
+        return number == len(self.database.changes)
+
+    def _ask(self) -> None:
+        if self.is_down:
+            raise StoreFailed("the database is away")
