@@ -137,6 +137,10 @@ def invalid_level() -> RegistryError:
     return RegistryError(422, 42203, text)
 
 
+def invalid_policy() -> RegistryError:
+    return RegistryError(422, 42203, "Invalid compatibility policy. The valid value is LOGICAL")
+
+
 def invalid_mode() -> RegistryError:
     text = "Invalid mode. Valid values are READWRITE, READONLY, IMPORT and FORWARD."
     return RegistryError(422, 42204, text)

@@ -6,12 +6,8 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
-from tallymark_schema_registry.schemas import (
-    Budget,
-    Incompatibility,
-    Schema,
-    incompatibilities,
-)
+from tallymark_schema_registry.schemas import Budget, Schema
+from tallymark_schema_registry.schemas.report import Finding, compare
 
 T = TypeVar("T")
 
@@ -43,14 +39,39 @@ def against(level: Level, newest_first: Sequence[T]) -> Sequence[T]:
     return newest_first if level.transitive else newest_first[:1]
 
 
-def differences(level: Level, new: Schema, old: Schema, budget: Budget | None = None) -> list[str]:
+def findings(
+    level: Level,
+    new: Schema,
+    old: Schema,
+    budget: Budget | None = None,
+    *,
+    logical: bool = False,
+    warn: bool = True,
+) -> list[Finding]:
+    """What stands against ``new`` after ``old`` at ``level``; compatible if no finding ``refuses``.
+    ``logical``: a changed logical type refuses, too; else it is a warning, if ``warn``."""
+    return compare(
+        new,
+        old,
+        backward=level.startswith(("BACKWARD", "FULL")),
+        forward=level.startswith(("FORWARD", "FULL")),
+        logical=logical,
+        warn=warn,
+        budget=budget,
+    )
+
+
+def differences(
+    level: Level,
+    new: Schema,
+    old: Schema,
+    budget: Budget | None = None,
+    *,
+    logical: bool = False,
+) -> list[str]:
     """Why ``new`` is not compatible with ``old`` at ``level``, one text a reason; empty: it is."""
-    found: list[str] = []
-    if level.startswith(("FORWARD", "FULL")):
-        found.extend(_texts(incompatibilities(old, new, budget), "old", "new"))
-    if level.startswith(("BACKWARD", "FULL")):
-        found.extend(_texts(incompatibilities(new, old, budget), "new", "old"))
-    return found
+    found = findings(level, new, old, budget, logical=logical, warn=False)
+    return [finding.message() for finding in found if finding.refuses]
 
 
 def first_conflict(
@@ -66,19 +87,3 @@ def first_conflict(
         if found:
             return version, found
     return None
-
-
-def _texts(found: list[Incompatibility], reader: str, writer: str) -> list[str]:
-    return [
-        f"{{errorType:'{item.kind}', description:'at path {item.path}: "
-        f"{_roles(item.text, reader, writer)}', additionalInfo:'{item.info}'}}"
-        for item in found
-    ]
-
-
-def _roles(text: str, reader: str, writer: str) -> str:
-    """Say "new schema" and "old schema": a person who registers a schema does not think of readers
-    and writers."""
-    return text.replace("the reader", f"the {reader} schema").replace(
-        "the writer", f"the {writer} schema"
-    )

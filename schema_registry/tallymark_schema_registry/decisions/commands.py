@@ -122,12 +122,14 @@ class Compare:
 
     First ``same``: is one of these ids the same schema once all references of both are written out?
     If so, that is the answer, and nothing else is compared. Then ``earlier``, (version, id), the
-    newest first: with which of them is the text not compatible at ``level``?"""
+    newest first: with which of them is the text not compatible at ``level``? ``logical``: nor
+    where the meaning of a logical type has changed."""
 
     context: str
     level: Level
     earlier: tuple[tuple[int, int], ...] = ()
     same: tuple[int, ...] = ()
+    logical: bool = False
 
 
 class Conflict(NamedTuple):
@@ -142,11 +144,20 @@ class Conflict(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Checked:
     """``same``: the id out of ``question.same`` that is the same schema. ``conflicts``: versions
-    that conflict, the newest first. One is enough to refuse a registration; a check reports all."""
+    that conflict, the newest first. One is enough to refuse a registration; a check reports all.
+    ``warnings``: what a person should look at in a schema that is compatible."""
 
     question: Compare
     same: int | None = None
     conflicts: tuple[Conflict, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class CheckReport(NamedTuple):
+    """``reasons`` why a schema could not be registered; ``warnings`` do not stop it."""
+
+    reasons: list[str]
+    warnings: list[str]
 
 
 # --- commands
@@ -180,13 +191,14 @@ class LookUp:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Could it be registered? Changes nothing. Reply: the reasons why not, a list of texts.
-    ``spec`` None: against all versions that the level names."""
+    """Could it be registered? Changes nothing. Reply: the reasons why not, a list of texts; or with
+    ``report`` a :class:`CheckReport`. ``spec`` None: against all versions that the level names."""
 
     subject: Subject
     spec: str | None
     sent: Sent
     normalize: bool = False
+    report: bool = False
     parsed: Parsed | None = None
     checked: Checked | None = None
 

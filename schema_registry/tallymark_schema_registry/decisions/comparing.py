@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from tallymark_schema_registry.catalog.catalog import Catalog
@@ -10,8 +11,8 @@ from tallymark_schema_registry.catalog.content import AVRO, Content
 from tallymark_schema_registry.catalog.contracts import property_of
 from tallymark_schema_registry.catalog.subject import Subject
 from tallymark_schema_registry.decisions.asking import newest_first
-from tallymark_schema_registry.decisions.commands import Conflict, Found
-from tallymark_schema_registry.decisions.scope import LEVEL, config_in_scope
+from tallymark_schema_registry.decisions.commands import Compare, Conflict, Found
+from tallymark_schema_registry.decisions.scope import LEVEL, LOGICAL, POLICY, config_in_scope
 from tallymark_schema_registry.levels import Level, against
 
 OTHER_KIND: Final = "Incompatible because of different schema type"
@@ -20,14 +21,25 @@ _SHOWN_REASONS: Final = 32_768
 
 
 def earlier(
-    catalog: Catalog, subject: Subject, content: Content
-) -> tuple[Level, tuple[tuple[int, int], ...]]:
-    """The level in force, and (version, id) of all that it asks to compare with, the newest first:
-    those of the same group, where the config has groups."""
+    catalog: Catalog, subject: Subject, content: Content, same: tuple[int, ...] = ()
+) -> Compare:
+    """All that the level in force asks to compare with, the newest first: of the same group, where
+    the config has groups."""
     config = config_in_scope(catalog, subject)
     level = Level(config[LEVEL])
     found = in_group(config.get("compatibilityGroup"), content, newest_first(catalog, subject))
-    return level, tuple(against(level, found))
+    logical = config.get(POLICY) == LOGICAL
+    return Compare(subject.context, level, tuple(against(level, found)), same, logical)
+
+
+def only(
+    catalog: Catalog, subject: Subject, content: Content, versions: Iterable[Found]
+) -> Compare:
+    """As :func:`earlier`, with these versions whatever the level is, unless it is NONE."""
+    asked = earlier(catalog, subject, content)
+    group = config_in_scope(catalog, subject).get("compatibilityGroup")
+    found = () if asked.level is Level.NONE else in_group(group, content, versions)
+    return replace(asked, earlier=tuple(found))
 
 
 def in_group(

@@ -14,6 +14,8 @@ from tallymark_schema_registry.catalog.subject import DEFAULT_CONTEXT, Subject, 
 from tallymark_schema_registry.decisions.commands import Decision, DeleteConfig, SetConfig
 from tallymark_schema_registry.decisions.scope import (
     LEVEL,
+    LOGICAL,
+    POLICY,
     check_writable,
     config_at,
     config_in_scope,
@@ -108,6 +110,12 @@ def _read_level(value: Any, _: str) -> str:
     return value.upper()
 
 
+def _read_policy(value: Any, _: str) -> str:
+    if not isinstance(value, str) or value.upper() != LOGICAL:
+        raise errors.invalid_policy()
+    return LOGICAL
+
+
 def _read_text(value: Any, key: str) -> str | None:
     """An empty text is none."""
     if not isinstance(value, str) or not value.isprintable():
@@ -137,7 +145,7 @@ _READERS: Final[dict[str, Callable[[Any, str], Any]]] = {
     "validateFields": _read_flag,
     "validateNames": _read_flag,
     LEVEL: _read_level,
-    "compatibilityPolicy": _read_text,
+    POLICY: _read_policy,
     "compatibilityGroup": _read_text,
     "defaultMetadata": _read_metadata,
     "overrideMetadata": _read_metadata,

@@ -55,8 +55,9 @@ def touched(catalog: Catalog, command: Command) -> Touched:
         return _touched()
     if isinstance(command, Import):
         subject = command.subject
-        reads, schema_id = _targets(subject, command.content.references), command.schema_id
-        return _touched(reads, {_subject(subject), _id(subject, schema_id)}, "chosen")
+        content = command.content
+        writes = {_subject(subject), _id(subject, command.schema_id), _text(subject, content.text)}
+        return _touched(_targets(subject, content.references), writes, "chosen")
     if isinstance(command, Register):
         return _of_registration(followed(catalog, command.subject), command)
     if isinstance(command, DeleteVersion | DeleteSubject) and not command.permanent:
@@ -71,7 +72,7 @@ def _of_registration(subject: Subject, command: Register) -> Touched:
         return _touched()
     reads, text = _targets(subject, command.parsed.references), command.parsed.text
     # Metadata may still be added: two contents with one text may become the same.
-    writes = {_subject(subject), ("content", subject.context, text)}
+    writes = {_subject(subject), _text(subject, text)}
     schema_id = command.sent.schema_id
     if schema_id is None or schema_id < 0:
         return _touched(reads, writes, "next")
@@ -84,6 +85,10 @@ def _touched(reads: Collection[Fact] = (), writes: Collection[Fact] = (), ids: s
 
 def _subject(subject: Subject) -> Fact:
     return ("subject", subject.context, subject.name)
+
+
+def _text(subject: Subject, text: str) -> Fact:
+    return ("content", subject.context, text)
 
 
 def _id(subject: Subject, schema_id: int) -> Fact:

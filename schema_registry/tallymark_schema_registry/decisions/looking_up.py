@@ -23,6 +23,7 @@ from tallymark_schema_registry.decisions.asking import (
 from tallymark_schema_registry.decisions.commands import (
     Answer,
     Check,
+    CheckReport,
     Compare,
     Decision,
     Found,
@@ -33,9 +34,9 @@ from tallymark_schema_registry.decisions.comparing import (
     details,
     earlier,
     has_other_kind,
-    in_group,
+    only,
 )
-from tallymark_schema_registry.decisions.scope import config_in_scope, followed, level_in_scope
+from tallymark_schema_registry.decisions.scope import followed
 from tallymark_schema_registry.levels import Level
 
 
@@ -82,8 +83,8 @@ def in_some_context(catalog: Catalog, subject: Subject, deleted: bool) -> Subjec
 
 
 def check(catalog: Catalog, command: Check) -> Answer:
-    """Reply: why it could not be registered, a list of texts, empty where it could. A subject that
-    is not there is compatible with everything; a version that is not there is the 40402 error."""
+    """Why it could not be registered; nothing where it could. A subject that is not there is
+    compatible with everything; a version that is not there is the 40402 error."""
     subject = followed(catalog, command.subject)
     one = None if command.spec is None else _one(catalog, subject, command.spec)
     if is_empty(command.sent):
@@ -95,22 +96,24 @@ def check(catalog: Catalog, command: Check) -> Answer:
     if parsed.fault:
         raise errors.invalid_schema(parsed.fault)
     content = as_sent(command.sent, parsed)
-    if command.spec is None:
-        level, versions = earlier(catalog, subject, content)
-        other_kind = level is not Level.NONE and has_other_kind(catalog, subject)
+    if one is None:
+        compare = earlier(catalog, subject, content)
+        other_kind = compare.level is not Level.NONE and has_other_kind(catalog, subject)
     else:
-        level = level_in_scope(catalog, subject)
-        group = config_in_scope(catalog, subject).get("compatibilityGroup")
-        versions = tuple(in_group(group, content, one)) if one and level is not Level.NONE else ()
-        other_kind = any(found.schema.kind != AVRO for found in one or ())
+        compare = only(catalog, subject, content, one)
+        other_kind = any(found.schema.kind != AVRO for found in one)
     if other_kind:
-        return Decision((), [OTHER_KIND])
-    compare = Compare(subject.context, level, versions)
-    if not versions:
-        return Decision((), [])
-    if command.checked is None or command.checked.question != compare:
+        return _reported(command, [OTHER_KIND])
+    if not compare.earlier:
+        return _reported(command, [])
+    checked = command.checked
+    if checked is None or checked.question != compare:
         return compare
-    return Decision((), details(catalog, subject, command.checked.conflicts))
+    return _reported(command, details(catalog, subject, checked.conflicts), checked.warnings)
+
+
+def _reported(command: Check, reasons: list[str], warnings: tuple[str, ...] = ()) -> Decision:
+    return Decision((), CheckReport(reasons, list(warnings)) if command.report else reasons)
 
 
 def _one(catalog: Catalog, subject: Subject, spec: str) -> list[Found]:

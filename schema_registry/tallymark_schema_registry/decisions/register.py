@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from tallymark_schema_registry import errors
@@ -178,8 +179,9 @@ def _new(
     content = inherited(catalog, subject, command.sent, parsed, version)
     if has_other_kind(catalog, subject):
         raise errors.incompatible(subject.qualified, [OTHER_KIND])
-    level, versions = earlier(catalog, subject, content)
-    asked = Compare(subject.context, level, () if command.force else versions, same)
+    asked = earlier(catalog, subject, content, same)
+    if command.force:
+        asked = replace(asked, earlier=())
     checked = command.checked
     if asked.earlier or asked.same:
         if checked is None or checked.question != asked:

@@ -20,6 +20,9 @@ from tallymark_schema_registry.catalog.subject import (
 from tallymark_schema_registry.levels import DEFAULT, Level
 
 LEVEL: Final = "compatibilityLevel"
+POLICY: Final = "compatibilityPolicy"
+LOGICAL: Final = "LOGICAL"
+"""The policy that refuses a schema that gives values of a logical type another meaning."""
 
 
 class Mode(StrEnum):

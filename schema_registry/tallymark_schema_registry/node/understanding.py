@@ -20,7 +20,7 @@ from tallymark_schema_registry.decisions.commands import (
     Parse,
     Parsed,
 )
-from tallymark_schema_registry.levels import differences
+from tallymark_schema_registry.levels import findings
 from tallymark_schema_registry.node.replica import Replica
 from tallymark_schema_registry.node.stored_schemas import (
     PARSED,
@@ -194,17 +194,22 @@ def _compare(
                 return Checked(question, same=schema_id)
     conflicts = list[Conflict]()
     known = dict[int, tuple[str, ...]]()
+    warnings = dict[str, None]()
     for version, schema_id in question.earlier:
         place = question.context, schema_id
         if schema_id not in known:
             theirs = _earlier(version, stored, place, budget)
-            known[schema_id] = tuple(differences(question.level, mine, theirs, budget))
+            found = findings(
+                question.level, mine, theirs, budget, logical=question.logical, warn=every
+            )
+            known[schema_id] = tuple(item.message() for item in found if item.refuses)
+            warnings.update((item.message(), None) for item in found if not item.refuses)
             time.sleep(0)  # the event loop's turn: a comparison with 500 versions takes long
         if known[schema_id]:
             conflicts.append(Conflict(version, known[schema_id], stored.texts[place]))
             if not every:
                 break
-    return Checked(question, conflicts=tuple(conflicts))
+    return Checked(question, None, tuple(conflicts), tuple(warnings))
 
 
 def _is_same(text: str, stored: StoredSchemas, place: Place, budget: Budget) -> bool:

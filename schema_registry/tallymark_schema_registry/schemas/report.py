@@ -63,11 +63,13 @@ def compare(
     backward: bool,
     forward: bool,
     logical: bool = False,
+    warn: bool = True,
     budget: Budget | None = None,
 ) -> list[Finding]:
     """What stands against ``new`` after ``old``: what the old schema cannot read of the new one's
     data (``forward``), then what the new one cannot read of the old one's (``backward``). Changes
-    of logical types are warnings, or reasons to refuse with ``logical``.
+    of logical types are warnings, or reasons to refuse with ``logical``; without ``warn`` they are
+    looked for only there.
 
     Compatible if no finding ``refuses``. Raises :class:`~.budget.TooLargeError`."""
     budget = budget or Budget()
@@ -76,9 +78,9 @@ def compare(
         found += [_forward(item) for item in incompatibilities(old, new, budget)]
     if backward:
         found += [_backward(item) for item in incompatibilities(new, old, budget)]
-    if forward:
+    if forward and (logical or warn):
         found += [_forward(item, logical) for item in logical_changes(old, new, budget)]
-    if backward:
+    if backward and (logical or warn):
         found += [_backward(item, logical) for item in logical_changes(new, old, budget)]
     return found
 

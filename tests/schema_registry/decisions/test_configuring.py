@@ -92,6 +92,8 @@ def test_the_same_again_changes_nothing() -> None:
         ({"compatibility": 1}, 42203),
         ({"compatibility": ["FULL"]}, 42203),
         ({"compatibility": ""}, 42203),
+        ({"compatibilityPolicy": "x"}, 42203),
+        ({"compatibilityPolicy": True}, 42203),
         ({"compatibility": "FULL", "alias": 1}, 400),
         ({"normalize": "yes"}, 400),
         ({"normalize": 1}, 400),

@@ -143,6 +143,8 @@ def test_imports_share_a_transaction_unless_they_bring_one_id() -> None:
     assert one.is_independent_of(_touched(decider, Import(subject("t"), 1, 6, content("b"))))
     assert not one.is_independent_of(_touched(decider, Import(subject("t"), 1, 5, content("a"))))
     assert not one.is_independent_of(_touched(decider, Import(subject("s"), 2, 6, content("b"))))
+    # Which of two ids for one content is the second one, the store must know.
+    assert not one.is_independent_of(_touched(decider, Import(subject("t"), 1, 6, content("a"))))
 
 
 def test_what_changes_nothing_is_independent_of_what_changes_little() -> None:

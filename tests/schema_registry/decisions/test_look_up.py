@@ -196,6 +196,23 @@ def test_another_type_of_schema_is_incompatible() -> None:
     assert decider.do(Check(S, "latest", sent("a"))) == expected
 
 
+def test_a_report_has_warnings_too() -> None:
+    decider = _decider("a")
+    assert decider.do(Check(S, None, sent("w"), report=True)) == ([], ["w is not a in spirit"])
+    reasons, warnings = decider.do(Check(S, "1", sent("x"), report=True))
+    assert (reasons[0], warnings) == ("x is not a", [])
+    assert decider.do(Check(subject("t"), None, sent("w"), report=True)) == ([], [])
+
+
+def test_a_policy_refuses_what_else_is_a_warning() -> None:
+    decider = _decider("a")
+    decider.do(SetConfig(S, {"compatibilityPolicy": "logical"}))
+    assert decider.do(Check(S, None, sent("w")))[0] == "w is not a in spirit"
+    with pytest.raises(RegistryError) as refused:
+        decider.do(Register(S, sent("w")))
+    assert refused.value.status == 409
+
+
 def test_modes_do_not_matter() -> None:
     decider = _decider("a")
     decider.do(SetMode(S, "READONLY"))

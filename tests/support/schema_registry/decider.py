@@ -2,7 +2,8 @@
 
 A text is a word; white space around it does not count. ``a(b,c)`` is the word ``a`` with the
 references to ``b`` and ``c`` written out. Words that begin with ``x`` are compatible with nothing,
-words that begin with ``~`` can be read, but not be registered as new, ``!`` cannot be read at all.
+those with ``w`` only by the letter; ``~`` can be read, but not be registered as new; ``!`` cannot
+be read at all.
 """
 
 from __future__ import annotations
@@ -95,12 +96,19 @@ class Decider:
             text = self.texts[question.context, schema_id]
             if self.written_out(text, question.context, schema.references) == mine:
                 return Checked(question, same=schema_id)
-        conflicts = tuple(
-            Conflict(version, (f"{parsed.text} is not {text}",), text)
-            for version, schema_id in question.earlier
-            if "x" in (parsed.text[0], (text := self.texts[question.context, schema_id])[0])
-        )
-        return Checked(question, conflicts=conflicts)
+        conflicts: list[Conflict] = []
+        warnings: list[str] = []
+        for version, schema_id in question.earlier:
+            text = self.texts[question.context, schema_id]
+            if "x" in (parsed.text[0], text[0]):
+                conflicts.append(Conflict(version, (f"{parsed.text} is not {text}",), text))
+            elif "w" in (parsed.text[0], text[0]):
+                reason = f"{parsed.text} is not {text} in spirit"
+                if question.logical:
+                    conflicts.append(Conflict(version, (reason,), text))
+                else:
+                    warnings.append(reason)
+        return Checked(question, None, tuple(conflicts), tuple(warnings))
 
     def written_out(self, text: str, context: str, references: tuple[Reference, ...]) -> str:
         """The text with what it refers to."""
