@@ -16,14 +16,15 @@ from tallymark.net.web.access_log import AccessLog, AccessLogFile
 from tallymark.net.web.connection_bounds import WebLimits
 from tallymark.net.web.guard import OwnNames
 from tallymark.net.web.server import WebServer, listen
-from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.store import Store, open_engine
+from tallymark_schema_registry.node.registry import Registry
+from tallymark_schema_registry.store.opening import open_store
 from tallymark_schema_registry.web import create_app
+from tallymark_schema_registry.web.responses import Profile
 
 
 class RegistryServer(ClosedByWith):
-    """Serves from construction on; ``url`` is where. ``port`` 0 takes a free one. ``access`` says
-    how it is secured.
+    """Serves from construction on; ``url`` is where. ``port`` 0 takes a free one. ``profile``:
+    whose answers it gives. ``access`` says how it is secured.
 
     Raises UserError if the store cannot be opened or the port cannot be had.
     """
@@ -36,6 +37,7 @@ class RegistryServer(ClosedByWith):
         port: int = 0,
         access_log: Path | None = None,
         cluster_id: str = "",
+        profile: Profile = Profile.SEVEN,
         access: WebAccess | None = None,
         limits: WebLimits | None = None,
     ) -> None:
@@ -43,7 +45,7 @@ class RegistryServer(ClosedByWith):
         self._access_log: AccessLogFile | None = None
         try:
             self._access_log = AccessLogFile(access_log) if access_log else None
-            app = create_app(Registry(Store(open_engine(store))), cluster_id)
+            app = create_app(Registry(open_store(store)), cluster_id, profile)
             access = access or WebAccess(OwnNames((host,)))
             app = access.around(app)
             if self._access_log:

@@ -159,6 +159,11 @@ def reference_exists(subject: str, version: int) -> RegistryError:
     return RegistryError(422, 42206, text)
 
 
+def id_does_not_match(existing: int, given: int) -> RegistryError:
+    text = f"The schema is registered with id {existing} already, not with id {given}"
+    return RegistryError(422, 42207, text)
+
+
 def invalid_subject(subject: str) -> RegistryError:
     return RegistryError(422, 42208, f"The specified subject '{subject}' is not a valid.")
 

@@ -20,6 +20,8 @@ from tallymark_schema_registry import levels, service
 from tallymark_schema_registry.bounded_cache import BoundedCache
 from tallymark_schema_registry.embedded import RegistryServer
 from tallymark_schema_registry.errors import RegistryError
+from tallymark_schema_registry.node import understanding
+from tallymark_schema_registry.schemas import Budget, Schema
 from tallymark_schema_registry.service import Registry
 from tallymark_schema_registry.store import Store, open_engine
 
@@ -124,13 +126,13 @@ def test_who_registers_a_small_schema_does_not_wait_for_large_ones(
     One comparison stands still, others wait for it: reading and registering go on, and one more
     than may wait is told to come again."""
     begun, go_on = threading.Event(), threading.Event()
-    compare = levels.first_conflict
+    compare = levels.differences
 
-    def slow(*arguments: object) -> object:
-        if len(arguments[2]) and arguments[4].left > 500_000:  # type: ignore[arg-type, attr-defined]
+    def slow(level: levels.Level, new: Schema, old: Schema, budget: Budget) -> object:
+        if budget.left > 500_000:
             begun.set()
             assert go_on.wait(60)
-        return compare(*arguments)  # type: ignore[arg-type]
+        return compare(level, new, old, budget)
 
     limits = httpx.Limits(max_connections=30)
     with (
@@ -140,7 +142,7 @@ def test_who_registers_a_small_schema_does_not_wait_for_large_ones(
         for number in range(6):
             first = SMALL["unions of one name"]()[0]
             http.post(f"/subjects/heavy{number}/versions", json={"schema": first})
-        monkeypatch.setattr(service, "first_conflict", slow)
+        monkeypatch.setattr(understanding, "differences", slow)
         second = SMALL["unions of one name"]()[1]
         try:
             waiting = [

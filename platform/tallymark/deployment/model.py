@@ -251,6 +251,9 @@ class RegistrySettings(Part):
     store: str = Field(default="", repr=False)
     """SQLAlchemy address; empty: SQLite in ``data_dir/registry.db``. ``${NAME}`` is replaced by a
     variable of the environment, ``${file:PATH}`` by the first line of a file."""
+    response_profile: Literal[7, 8] = 7
+    """Whose answers it gives: 7 those of the ecosystem's servers up to 7.4, which every client
+    reads; 8 those of 8.2 and later (``schemaType``, ``guid``, ``ts``, ``deleted``, code 40901)."""
     _scheme: str = PrivateAttr("http")
 
     @property

@@ -155,7 +155,10 @@ def places(raw: Mapping[str, Any]) -> Places | None:
             clusters,
             _mirrors(raw, {cluster.name for cluster in clusters}),
             _server(
-                _table(raw, "registry"), 8081, scheme, {"advertised_host", "store", "access_file"}
+                _table(raw, "registry"),
+                8081,
+                scheme,
+                {"advertised_host", "store", "access_file", "response_profile"},
             ),
             _server(_table(raw, "dashboards"), 8080, scheme, {"advertised_host"}),
         )

@@ -15,9 +15,9 @@ from tallymark.serialization.errors import RegistryError
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
-_SECOND_S: Final = 0.1
+_FIRST_S: Final = 0.1
 _LONGEST_S: Final = 30.0
-"""How long a refusal is remembered when it comes for the second time, and at most."""
+"""How long a refusal is remembered at first, and at most."""
 _REFUSALS: Final = 10_000
 """Refused keys that are remembered."""
 _BURST: Final = 100
@@ -29,9 +29,9 @@ class AskedOnce(Generic[Key, Value]):
     """Answers by key, those that came first dropped when their sizes exceed ``capacity``.
 
     Threads that want the same key at the same moment ask once; who wants another key does not wait
-    for them. A key that the registry refuses (4xx) a second time is asked for again only after a
-    while, twice as long each time: a topic full of messages with a wrong id costs a few requests a
-    minute. Where each has another id, it costs at most 100 requests a second.
+    for them. A key that the registry refuses (4xx) is asked for again only after a while, twice as
+    long each time: a topic full of messages with a wrong id costs a few requests a minute. Where
+    each has another id, it costs at most 100 requests a second.
     """
 
     def __init__(self, capacity: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -127,7 +127,7 @@ class _Refusals(Generic[Key]):
     def add(self, key: Key, error: RegistryError) -> None:
         """``key`` was refused with ``error``."""
         before = self._of.pop(key, None)
-        for_s = 0.0 if before is None else min(_LONGEST_S, max(_SECOND_S, 2 * before[2]))
+        for_s = _FIRST_S if before is None else min(_LONGEST_S, 2 * before[2])
         now = self._clock()
         self._of[key] = error, now + for_s * random.uniform(0.8, 1.2), for_s
         if len(self._of) > _REFUSALS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +23,6 @@ from tallymark.serialization.schemas import (
     required,
 )
 
-_Registration = tuple[str, str, str | Schema, bool]
-"""What is done, the subject, the schema, whether it is normalized."""
 _CHARACTERS: Final = 32 * 1024 * 1024
 """Of schemas that are remembered, by id, by registration and by reference each."""
 _MOST_REFERRED: Final = 1000
@@ -61,7 +59,7 @@ class RegistryClient(RegistryOperations):
         super().__init__(http)
         self.url = ",".join(address.url for address in http.addresses)
         self._schemas: AskedOnce[int | str, Schema] = AskedOnce(_CHARACTERS)
-        self._ids: AskedOnce[_Registration, int] = AskedOnce(_CHARACTERS)
+        self._ids: AskedOnce[tuple[str, str | Schema, bool], int] = AskedOnce(_CHARACTERS)
         self._referred: AskedOnce[Reference, RegisteredSchema] = AskedOnce(_CHARACTERS)
 
     def register(
@@ -90,24 +88,8 @@ class RegistryClient(RegistryOperations):
 
         if schema_id is not None or version is not None:
             return ask()
-        return self._id(("register", subject, schema, normalize), ask)
-
-    def registered(self, subject: str, schema: str | Schema, *, normalize: bool = False) -> int:
-        """The id of ``schema``, which is a version of ``subject`` already. Registers nothing:
-        raises RegistryError with status 404 where it is none. Asked for once."""
-
-        def ask() -> int:
-            found = self.lookup(subject, schema, normalize=normalize)
-            if found is None:
-                raise RegistryError(
-                    404,
-                    40403,
-                    f"the schema is no version of the subject {subject!r}; register it, or let "
-                    "the encoder do so with auto_register=True",
-                )
-            return found.schema_id
-
-        return self._id(("registered", subject, schema, normalize), ask)
+        text = schema if isinstance(schema, str) else schema.text
+        return self._ids.get((subject, schema, normalize), ask, lambda _: text)
 
     def schema(self, schema_id: int) -> str:
         """The text of the schema. Raises RegistryError with status 404 if there is none."""
@@ -164,11 +146,6 @@ class RegistryClient(RegistryOperations):
             to_do.append((reference, True))
             to_do += [(one, False) for one in reversed(referred.references)]
         return tuple(dict.fromkeys(found.values()))
-
-    def _id(self, key: _Registration, ask: Callable[[], int]) -> int:
-        schema = key[2]
-        text = schema if isinstance(schema, str) else schema.text
-        return self._ids.get(key, ask, lambda _: text)
 
     def _schema(self, key: int | str, path: str) -> Schema:
         def ask() -> Schema:

@@ -144,7 +144,15 @@ class AvroEncoder:
     def _register(self, subject: str, schema: str | Schema) -> int:
         if self._auto_register:
             return self._registry.register(subject, schema, normalize=self._normalize)
-        return self._registry.registered(subject, schema, normalize=self._normalize)
+        found = self._registry.lookup(subject, schema, normalize=self._normalize)
+        if found is None:
+            raise RegistryError(
+                404,
+                40403,
+                f"the schema is no version of the subject {subject!r}; register it, or let the "
+                "encoder do so with auto_register=True",
+            )
+        return found.schema_id
 
     def _latest(self, subject: str, known: _Known | None) -> _Known:
         """The newest version. What was known stays in use while the registry cannot be asked."""

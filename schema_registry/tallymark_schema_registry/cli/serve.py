@@ -12,6 +12,7 @@ from tallymark.deployment import load
 from tallymark.processes.process import run_process
 from tallymark_schema_registry.access.log_in import registry_log_in
 from tallymark_schema_registry.embedded import RegistryServer
+from tallymark_schema_registry.web.responses import Profile
 
 _log = logging.getLogger("registry")
 
@@ -45,6 +46,7 @@ def command(settings: str | None, access_log: Path | None) -> None:
             port=deployment.registry.port,
             access_log=access_log or deployment.log_dir / "registry-access.log",
             cluster_id=deployment.name,
+            profile=Profile(deployment.registry.response_profile),
             access=access,
         )
         _log.info("ready %s", server.url)

@@ -145,10 +145,13 @@ def _meant(
 
 
 def _accepted(found: Found | None, command: Register) -> Found | None:
-    """Not the version under another id than the client says."""
+    """Not the version under another id than the client says. Where the client means this version,
+    or none in particular, that is the 42207 error."""
     expected = _id_of(command)
     if found is None or expected is None or found.version.schema_id == expected:
         return found
+    if (command.sent.version or found.version.version) == found.version.version:
+        raise errors.id_does_not_match(found.version.schema_id, expected)
     return None
 
 

@@ -1,9 +1,10 @@
 """The registry over HTTP, with Confluent's paths, bodies and error codes.
 
-``app`` puts the application together. ``routes/`` has the paths;
-``requests`` and ``negotiate`` read a request, ``responses`` writes the answer. ``middleware`` sees
-each request before a route does, ``body_memory`` bounds what all bodies take, ``worker_threads``
-runs the work on schemas.
+``app`` puts the application together, ``routes/`` has the operations. ``middleware`` sees each
+request before a route does (``paths``, ``negotiate``, ``body_memory``). A route gets its parameters
+from ``params``, the registry and the caller from ``call``, the body from ``requests``; it answers
+with ``responses`` (what the profiles say) and ``answers`` (bytes, and what clients may keep).
+``described`` and ``documents`` are what ``openapi`` and the page of the API are made from.
 """
 
 from tallymark_schema_registry.web.app import create_app

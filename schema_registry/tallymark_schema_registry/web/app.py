@@ -6,76 +6,110 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
-from sqlalchemy.exc import SQLAlchemyError
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from tallymark_schema_registry import errors
-from tallymark_schema_registry.bounded_cache import BoundedCache
 from tallymark_schema_registry.errors import RegistryError
-from tallymark_schema_registry.service import Registry
+from tallymark_schema_registry.node.registry import Registry
 from tallymark_schema_registry.web.asgi import App
-from tallymark_schema_registry.web.middleware import Bodies, Middleware, error_body
+from tallymark_schema_registry.web.call import Served, served_by
+from tallymark_schema_registry.web.middleware import Middleware, error_body
 from tallymark_schema_registry.web.negotiate import V1
-from tallymark_schema_registry.web.routes import compatibility, config, ids, subjects
-from tallymark_schema_registry.web.worker_threads import WorkerThreads
+from tallymark_schema_registry.web.openapi import document
+from tallymark_schema_registry.web.responses import Profile
+from tallymark_schema_registry.web.routes import (
+    config,
+    deleting,
+    ids,
+    registering,
+    server,
+    subjects,
+)
 
-MAX_BODIES: Final = 32 << 20
-"""Bytes of answers by id that are kept ready."""
+RETRY_AFTER: Final = "2"
+"""Seconds, with every 503."""
+_ROOMS: Final = (registering, subjects, ids, deleting, config, server)
 
 _log = logging.getLogger(__name__)
 
 
-def create_app(registry: Registry, cluster_id: str = "") -> App:
-    """The registry as an ASGI application. It closes ``registry`` when it is shut down.
+def create_app(registry: Registry, cluster_id: str = "", profile: Profile = Profile.SEVEN) -> App:
+    """The registry as an ASGI application. It starts ``registry`` when it is started, and closes it
+    when it is shut down, on the server's event loop.
 
     ``cluster_id`` is what ``/v1/metadata/id`` says of the Kafka cluster.
     """
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        yield
-        registry.close()
+        await registry.start()
+        try:
+            yield
+        finally:
+            await registry.close()
 
-    bodies: Bodies = BoundedCache(MAX_BODIES, largest=MAX_BODIES // 8)
-    workers = WorkerThreads()
+    return Middleware(_routes(Served(registry, profile, cluster_id), lifespan))
+
+
+def api_document() -> dict[str, Any]:
+    """The OpenAPI document, without a running registry."""
+    return _routes(None, None).openapi()
+
+
+def _routes(served: Served | None, lifespan: object) -> FastAPI:
     app = FastAPI(
         title="Tallymark schema registry",
-        lifespan=lifespan,
+        lifespan=lifespan,  # type: ignore[arg-type]
         redirect_slashes=False,
-        # FastAPI's own pages load scripts from elsewhere; docs/schema-registry.md says it all.
+        # FastAPI's own pages load scripts from elsewhere; routes.server has ours.
         openapi_url=None,
     )
-    app.include_router(subjects.router(registry, workers))
-    app.include_router(ids.router(registry, bodies))
-    app.include_router(compatibility.router(registry, workers))
-    app.include_router(config.router(registry, cluster_id))
+    app.state.served = served
+    for room in _ROOMS:
+        app.router.routes.extend(room.routes.routes)
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]
     app.add_exception_handler(RegistryError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_parameter)
     app.add_exception_handler(HTTPException, _on_http)
-    app.add_exception_handler(SQLAlchemyError, _on_store)
     app.add_exception_handler(Exception, _on_bug)
-    return Middleware(app, bodies)
+    return app
 
 
-def _on_error(_request: Request, error: Exception) -> Response:
+def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RegistryError)
-    status, body = error_body(error)
-    headers = {"Retry-After": "2"} if status == 503 else None
+    code = served_by(request).profile.code(error)
+    status, body = error_body(RegistryError(error.status, code, error.message))
+    headers = {"Retry-After": RETRY_AFTER} if status == 503 else None
     return Response(body, status, headers, media_type=V1)
+
+
+def _on_parameter(request: Request, _error: Exception) -> Response:
+    """A number in a path or query that is none names nothing."""
+    return _on_error(request, errors.not_found())
 
 
 def _on_http(request: Request, error: Exception) -> Response:
     """404 and 405 of the router, in the ecosystem's words: clients parse the body."""
     assert isinstance(error, HTTPException)
     answer = errors.http_error(error.status_code, HTTPStatus(error.status_code).phrase)
-    return _on_error(request, answer)
+    response = _on_error(request, answer)
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        response.headers["Allow"] = ", ".join(_methods_of(request))
+    return response
 
 
-def _on_store(request: Request, error: Exception) -> Response:
-    _log.error("%s %s: the store failed: %s", request.method, request.url.path, error)
-    return _on_error(request, errors.store_failed())
+def _methods_of(request: Request) -> list[str]:
+    """What the path can be asked with."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods
+    return sorted(found | {"HEAD"} if "GET" in found else found)
 
 
 def _on_bug(request: Request, _error: Exception) -> Response:

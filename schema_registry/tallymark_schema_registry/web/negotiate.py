@@ -30,6 +30,8 @@ def answer_type(accept: str) -> str | None:
 def _range(part: str) -> tuple[str, float]:
     """One media range with its weight; a weight that is no number counts as 1."""
     name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+    if name.startswith("*/"):
+        name = "*/*"  # "*/json" is no media range; a client that sends it takes anything
     for parameter in parameters:
         key, _, value = parameter.partition("=")
         if key.strip() == "q":

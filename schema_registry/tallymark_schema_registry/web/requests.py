@@ -1,46 +1,24 @@
-"""Reading requests: parameters by the rules of JAX-RS, bodies that are JSON and bounded."""
+"""Reading bodies: JSON, bounded, and of the types that their properties have."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
-from urllib.parse import unquote
+import re
+from typing import Any, Final
 
-from anyio import to_thread
 from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from tallymark_schema_registry import errors
+from tallymark_schema_registry.catalog.content import AVRO, Reference
+from tallymark_schema_registry.catalog.contracts import metadata_text, rule_set_text
+from tallymark_schema_registry.decisions.commands import Sent
 
-Item = TypeVar("Item")
 MAX_BODY: Final = 1_048_576
 """Bytes. The largest real schemas are some 300 kB."""
-_LARGE_BODY: Final = 65_536
-
-
-def subject_of(request: Request) -> str:
-    """The subject of the path, decoded: routes see the path as it was sent."""
-    return unquote(request.path_params["subject"], errors="replace")
-
-
-def flag(request: Request, name: str) -> bool:
-    """``true`` in any case is true and everything else false, never an error."""
-    return request.query_params.get(name, "").lower() == "true"
-
-
-def integer(text: str) -> int:
-    """A number in a path or query; anything else names nothing, hence 404."""
-    if text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) <= 11:
-        return int(text)
-    raise errors.not_found()
-
-
-def page(request: Request, items: list[Item]) -> list[Item]:
-    """The part that ``offset`` (default 0) and ``limit`` (default -1: all) ask for."""
-    offset = max(0, integer(request.query_params.get("offset", "0")))
-    limit = integer(request.query_params.get("limit", "-1"))
-    return items[offset:] if limit < 0 else items[offset : offset + limit]
+_MOST: Final = 2**31
+_MAYBE_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""An escape of one half of a surrogate pair: alone it is no character and can be stored nowhere."""
 
 
 async def body_of(request: Request) -> dict[str, Any]:
@@ -54,35 +32,71 @@ async def body_of(request: Request) -> dict[str, Any]:
     except ClientDisconnect as error:  # no client gets the answer; it is for the access log
         raise errors.bad_json("it ended too early") from error
     try:
-        # A large one takes long enough to delay other requests.
-        text = bytes(data)
-        large = len(text) > _LARGE_BODY
-        body = await to_thread.run_sync(json.loads, text) if large else json.loads(text)
+        body = json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
         raise errors.bad_json(str(error)) from error
     if not isinstance(body, dict):
         raise errors.bad_json("not an object")
+    if _MAYBE_HALF.search(data) and not _is_unicode(body):
+        raise errors.bad_json("a text has one half of a surrogate pair")
     return body
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaRequest:
-    """What the bodies of register, look-up and check have in common."""
+def _is_unicode(body: dict[str, Any]) -> bool:
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
-    text: str
 
-    @classmethod
-    async def read(cls, request: Request, subject: str) -> SchemaRequest:
-        """Properties that are unknown here are ignored; those that would change the meaning of the
-        request and that we do not serve are refused."""
-        body = await body_of(request)
-        if (body.get("schemaType") or "AVRO") != "AVRO":
-            raise errors.invalid_schema(f"the type {body['schemaType']} is not served, only AVRO")
-        if body.get("references"):
-            raise errors.invalid_schema("references to other subjects are not served")
-        if isinstance(body.get("id"), int) and body["id"] > 0:
-            raise errors.not_permitted(f"Subject {subject} is not in import mode")
-        text = body.get("schema")
-        if not isinstance(text, str):
-            raise errors.invalid_schema("it is empty" if text is None else "it is not a string")
-        return cls(text)
+async def sent_of(request: Request) -> Sent:
+    """What the body of a registration, look-up or check says. Unknown properties are ignored; null
+    is as if the property were not there."""
+    body = await body_of(request)
+    return Sent(
+        text=_text(body, "schema"),
+        kind=_text(body, "schemaType") or AVRO,
+        references=_references(body.get("references")),
+        metadata=metadata_text(body.get("metadata")),
+        rule_set=rule_set_text(body.get("ruleSet")),
+        schema_id=_number(body, "id"),
+        version=_number(body, "version"),
+    )
+
+
+def _text(body: dict[str, Any], name: str) -> str | None:
+    found = body.get(name)
+    if found is None or isinstance(found, str):
+        return found
+    raise errors.invalid_schema(f"{name} is not a string")
+
+
+def _number(body: dict[str, Any], name: str) -> int | None:
+    found = body.get(name)
+    if found is None:
+        return None
+    if not _is_number(found):
+        raise errors.bad_json(f"{name} must be a number of 32 bits")
+    assert isinstance(found, int)
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -_MOST <= value < _MOST
+
+
+def _references(found: Any) -> tuple[Reference, ...]:
+    if found is None:
+        return ()
+    if not isinstance(found, list):
+        raise errors.invalid_schema("references is not a list")
+    return tuple(_reference(item) for item in found)
+
+
+def _reference(item: Any) -> Reference:
+    if isinstance(item, dict):
+        name, subject, version = (item.get(key) for key in ("name", "subject", "version"))
+        if isinstance(name, str) and isinstance(subject, str) and _is_number(version):
+            return Reference(name, subject, int(version or 0))
+    raise errors.invalid_schema("a reference has a name, a subject and a version (a number)")

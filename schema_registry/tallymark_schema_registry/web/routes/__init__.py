@@ -1,5 +1,6 @@
 """The paths of the registry, one file for each kind.
 
-Read :mod:`.subjects` first (register, look up, list), then :mod:`.ids` and :mod:`.compatibility`;
-:mod:`.config` has the compatibility levels and the routes that describe the registry.
+Read :mod:`.registering` first (register, look up, check), then :mod:`.subjects` (list and read),
+:mod:`.ids` and :mod:`.deleting`; :mod:`.config` has levels and modes, :mod:`.server` what describes
+the registry itself.
 """

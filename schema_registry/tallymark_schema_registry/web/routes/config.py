@@ -1,104 +1,157 @@
-"""/config, and routes that describe the registry: /, /mode, /contexts, /healthz, metadata."""
+"""/config and /mode, of subjects, of contexts, and of all."""
 
 from __future__ import annotations
 
-from importlib.metadata import version as distribution_version
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Query, Response
+from pydantic import BeforeValidator
 
 from tallymark_schema_registry import errors
-from tallymark_schema_registry.levels import Level
-from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.web.requests import body_of, flag, subject_of
-from tallymark_schema_registry.web.responses import as_json
+from tallymark_schema_registry.access.grants import Right
+from tallymark_schema_registry.catalog.subject import DEFAULT_CONTEXT
+from tallymark_schema_registry.web.answers import as_json, readable
+from tallymark_schema_registry.web.call import Caller
+from tallymark_schema_registry.web.described import described
+from tallymark_schema_registry.web.documents import Config, ConfigRequest, Mode
+from tallymark_schema_registry.web.params import (
+    DefaultToGlobal,
+    Force,
+    OnContext,
+    OnSubject,
+    is_true,
+)
+from tallymark_schema_registry.web.requests import body_of
+
+_BODY = (400, 413, 415)
+Recursive = Annotated[
+    bool, BeforeValidator(is_true), Query(description="Those of all its subjects too")
+]
+
+routes = APIRouter(tags=["config and modes"])
 
 
-def router(registry: Registry, cluster_id: str) -> APIRouter:
-    routes = APIRouter()
-    _add_config(routes, registry)
-    _add_state(routes, registry)
-    _add_identity(routes, cluster_id)
-    return routes
+@routes.get("/config", response_model=Config, **described(Right.READ))
+async def get_config(
+    call: Caller, place: OnContext, default_to_global: DefaultToGlobal = False
+) -> Response:
+    """The config of all subjects that have none of their own."""
+    everywhere = default_to_global or place.context == DEFAULT_CONTEXT
+    found = await call.registry.config(place, default_to_global=everywhere)
+    return readable(call.request, found)
 
 
-def _add_config(routes: APIRouter, registry: Registry) -> None:
-    @routes.get("/config")
-    def get_global() -> Response:
-        return as_json({"compatibilityLevel": registry.level()})
-
-    @routes.put("/config")
-    async def put_global(request: Request) -> Response:
-        return await _put_level(registry, request, "")
-
-    @routes.delete("/config")
-    def delete_global() -> Response:
-        return as_json({"compatibilityLevel": registry.delete_level()})
-
-    @routes.get("/config/{subject}")
-    def get_own(request: Request) -> Response:
-        level = registry.level(subject_of(request), flag(request, "defaultToGlobal"))
-        return as_json({"compatibilityLevel": level})
-
-    @routes.put("/config/{subject}")
-    async def put_own(request: Request) -> Response:
-        return await _put_level(registry, request, subject_of(request))
-
-    @routes.delete("/config/{subject}")
-    def delete_own(request: Request) -> Response:
-        return as_json({"compatibilityLevel": registry.delete_level(subject_of(request))})
+@routes.put(
+    "/config",
+    response_model=ConfigRequest,
+    **described(Right.ADMIN, *_BODY, 42203, 42205, 42210, 50001, body=ConfigRequest),
+)
+async def put_config(call: Caller, place: OnContext) -> Response:
+    """Set what is given; the rest stays as it is."""
+    values = await body_of(call.request)
+    return as_json(await call.registry.set_config(place, values, by=call.by))
 
 
-async def _put_level(registry: Registry, request: Request, subject: str) -> Response:
-    body = await body_of(request)
-    name = body.get("compatibility")
-    # Not str(name): a body without the property would name the level NONE.
-    if not isinstance(name, str) or name.upper() not in Level.__members__:
-        raise errors.invalid_level()
-    level = Level(name.upper())
-    await run_in_threadpool(registry.set_level, subject, level)
-    return as_json({"compatibility": level})
+@routes.delete("/config", response_model=Config, **described(Right.ADMIN, 42205, 50001))
+async def delete_config(call: Caller, place: OnContext) -> Response:
+    """Back to the server's default; what was set is answered."""
+    return as_json(await call.registry.delete_config(place, by=call.by))
 
 
-def _add_state(routes: APIRouter, registry: Registry) -> None:
-    @routes.get("/")
-    async def root() -> Response:
-        return as_json({})
-
-    @routes.get("/healthz")
-    def healthz() -> Response:
-        registry.ping()
-        return as_json({"status": "ok"})
-
-    @routes.get("/mode")
-    async def mode() -> Response:
-        return as_json({"mode": "READWRITE"})
-
-    @routes.get("/mode/{subject}")
-    async def subject_mode(request: Request) -> Response:
-        if not flag(request, "defaultToGlobal"):
-            raise errors.no_subject_mode(subject_of(request))
-        return as_json({"mode": "READWRITE"})
+@routes.get("/config/{subject}", response_model=Config, **described(Right.READ, 40408, 42208))
+async def get_subject_config(
+    call: Caller, subject: OnSubject, default_to_global: DefaultToGlobal = False
+) -> Response:
+    """What is set for a subject, or is in force for it."""
+    found = await call.registry.config(subject, default_to_global=default_to_global)
+    return readable(call.request, found)
 
 
-def _add_identity(routes: APIRouter, cluster_id: str) -> None:
-    @routes.get("/contexts")
-    async def contexts() -> Response:
-        return as_json(["."])
+@routes.put(
+    "/config/{subject}",
+    response_model=ConfigRequest,
+    **described(Right.ADMIN, *_BODY, 42203, 42205, 42208, 42210, 50001, body=ConfigRequest),
+)
+async def put_subject_config(call: Caller, subject: OnSubject) -> Response:
+    """Set what is given; the rest stays as it is. The subject need not be there."""
+    values = await body_of(call.request)
+    return as_json(await call.registry.set_config(subject, values, by=call.by))
 
-    @routes.get("/associations/{path:path}")
-    async def associations() -> Response:
-        # Serializers ask this before their first message, to learn a topic's subjects; an empty
-        # list sends them to the topic's name.
-        return as_json([])
 
-    @routes.get("/v1/metadata/id")
-    async def metadata_id() -> Response:
-        clusters = {"kafka-cluster": cluster_id, "schema-registry-cluster": "schema-registry"}
-        return as_json({"id": "", "scope": {"path": [], "clusters": clusters}})
+@routes.delete(
+    "/config/{subject}",
+    response_model=Config,
+    **described(Right.ADMIN, 40401, 42205, 42208, 50001),
+)
+async def delete_subject_config(call: Caller, subject: OnSubject) -> Response:
+    """Back to what holds for all; what was set is answered."""
+    return as_json(await call.registry.delete_config(subject, by=call.by))
 
-    @routes.get("/v1/metadata/version")
-    async def version() -> Response:
-        # "server": our client asks for a dry run only where it is known; others would register.
-        of_us = {"version": distribution_version("tallymark"), "commitId": ""}
-        return as_json({**of_us, "server": "tallymark"})
+
+@routes.get("/mode", response_model=Mode, **described(Right.READ))
+async def get_mode(
+    call: Caller, place: OnContext, default_to_global: DefaultToGlobal = False
+) -> Response:
+    """The mode of all subjects that have none of their own."""
+    everywhere = default_to_global or place.context == DEFAULT_CONTEXT
+    found = await call.registry.mode(place, default_to_global=everywhere)
+    return readable(call.request, {"mode": found})
+
+
+@routes.put(
+    "/mode",
+    response_model=Mode,
+    **described(Right.ADMIN, *_BODY, 42204, 42205, 50001, body=Mode),
+)
+async def put_mode(call: Caller, place: OnContext, force: Force = False) -> Response:
+    """Set the mode. IMPORT is refused where there are subjects, unless forced."""
+    mode = await _mode_of(call)
+    return as_json({"mode": await call.registry.set_mode(place, mode, force=force, by=call.by)})
+
+
+@routes.delete("/mode", response_model=Mode, **described(Right.ADMIN, 50001))
+async def delete_mode(call: Caller, place: OnContext, recursive: Recursive = False) -> Response:
+    """Back to READWRITE; what was set is answered."""
+    found = await call.registry.delete_mode(place, recursive=recursive, by=call.by)
+    return as_json({"mode": found})
+
+
+@routes.get("/mode/{subject}", response_model=Mode, **described(Right.READ, 40409, 42208))
+async def get_subject_mode(
+    call: Caller, subject: OnSubject, default_to_global: DefaultToGlobal = False
+) -> Response:
+    """What is set for a subject, or is in force for it."""
+    found = await call.registry.mode(subject, default_to_global=default_to_global)
+    return readable(call.request, {"mode": found})
+
+
+@routes.put(
+    "/mode/{subject}",
+    response_model=Mode,
+    **described(Right.ADMIN, *_BODY, 42204, 42205, 42208, 50001, body=Mode),
+)
+async def put_subject_mode(call: Caller, subject: OnSubject, force: Force = False) -> Response:
+    """Set the mode of a subject. IMPORT is refused where it has versions, unless forced."""
+    mode = await _mode_of(call)
+    found = await call.registry.set_mode(subject, mode, force=force, by=call.by)
+    return as_json({"mode": found})
+
+
+@routes.delete(
+    "/mode/{subject}",
+    response_model=Mode,
+    **described(Right.ADMIN, 40401, 42208, 50001),
+)
+async def delete_subject_mode(
+    call: Caller, subject: OnSubject, recursive: Recursive = False
+) -> Response:
+    """Back to what holds for all; what was set is answered."""
+    found = await call.registry.delete_mode(subject, recursive=recursive, by=call.by)
+    return as_json({"mode": found})
+
+
+async def _mode_of(call: Caller) -> str:
+    mode = (await body_of(call.request)).get("mode")
+    if not isinstance(mode, str):
+        raise errors.invalid_mode()
+    return mode

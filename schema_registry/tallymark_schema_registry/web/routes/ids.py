@@ -1,45 +1,163 @@
-"""/schemas: by id."""
+"""/schemas: by id and by guid."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated, Any
 
-from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.web.middleware import Bodies
-from tallymark_schema_registry.web.negotiate import V1
-from tallymark_schema_registry.web.requests import integer, page
-from tallymark_schema_registry.web.responses import as_json, json_bytes, raw
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BeforeValidator
+
+from tallymark_schema_registry import errors
+from tallymark_schema_registry.access.grants import Right
+from tallymark_schema_registry.catalog.subject import Subject, parse_subject
+from tallymark_schema_registry.web.answers import Keep, raw, readable
+from tallymark_schema_registry.web.call import Caller
+from tallymark_schema_registry.web.described import described
+from tallymark_schema_registry.web.documents import ContextId, SchemaById, SubjectVersion
+from tallymark_schema_registry.web.params import (
+    Deleted,
+    Format,
+    InContext,
+    OfSubject,
+    Paging,
+    ReferenceFormat,
+    SchemaId,
+    is_true,
+)
+from tallymark_schema_registry.web.reading import is_qualified, resolved, shown
+
+_MISSING = (404, 40403)
+_FOUND = (404, 40403, 42208)
+Guid = Annotated[str, Path(description="The schema's guid")]
+MaxId = Annotated[
+    bool,
+    BeforeValidator(is_true),
+    Query(alias="fetchMaxId", description="With the highest id ever given"),
+]
+IncludeSubjects = Annotated[
+    bool,
+    BeforeValidator(is_true),
+    Query(alias="includeSubjects", description="With the subjects that have it"),
+]
+
+routes = APIRouter(tags=["by id"])
 
 
-def router(registry: Registry, bodies: Bodies) -> APIRouter:
-    """``bodies`` takes the answers that the middleware gives from then on. A miss is never kept:
-    another node may register the id in the next moment."""
-    routes = APIRouter()
+@routes.get("/schemas/types", response_model=list[str], **described(None))
+async def types(call: Caller) -> Response:
+    """The types that can be registered."""
+    return readable(call.request, ["AVRO"])
 
-    @routes.get("/schemas/types")
-    def types() -> Response:
-        return as_json(["AVRO"])
 
-    @routes.get("/schemas/ids/{schema_id}")
-    def by_id(schema_id: str) -> Response:
-        number = integer(schema_id)
-        body = json_bytes({"schema": registry.text(number)})
-        bodies.put(number, body, body)
-        return Response(body, media_type=V1)
+@routes.get("/schemas/ids/{schema_id}", response_model=SchemaById, **described(Right.READ, *_FOUND))
+async def by_id(
+    call: Caller,
+    context: InContext,
+    schema_id: SchemaId,
+    subject: OfSubject = "",
+    format: Format = "",
+    reference_format: ReferenceFormat = "",
+    max_id: MaxId = False,
+    include_subjects: IncludeSubjects = False,
+) -> Response:
+    """A schema by its id. It never changes, and may be kept."""
+    where = _hint(subject, context)
+    found = await call.registry.by_id(where.context, schema_id, where if where.name else None)
+    view = await shown(call, found, format)
+    body: dict[str, Any] = call.profile.schema(view, qualified=is_qualified(reference_format))
+    if max_id:
+        body["maxId"] = await call.registry.max_id(view.context)
+    if include_subjects:
+        uses = await call.registry.uses(view.context, schema_id)
+        body["subjects"] = sorted({name for name, _ in uses})
+    changes = max_id or include_subjects or bool(where.name)
+    return readable(call.request, body, Keep.ASK_AGAIN if changes else Keep.FOR_EVER)
 
-    @routes.get("/schemas/ids/{schema_id}/schema")
-    def schema(schema_id: str) -> Response:
-        return raw(registry.text(integer(schema_id)))
 
-    @routes.get("/schemas/ids/{schema_id}/versions")
-    def versions(request: Request, schema_id: str) -> Response:
-        uses = registry.uses(integer(schema_id))
-        rows = [{"subject": subject, "version": version} for subject, version in uses]
-        return as_json(page(request, rows))
+@routes.get(
+    "/schemas/ids/{schema_id}/schema",
+    response_model=None,
+    **described(Right.READ, *_FOUND),
+)
+async def text_by_id(
+    call: Caller,
+    context: InContext,
+    schema_id: SchemaId,
+    subject: OfSubject = "",
+    format: Format = "",
+) -> Response:
+    """The schema itself, not in a JSON string."""
+    where = _hint(subject, context)
+    view = await call.registry.by_id(where.context, schema_id, where if where.name else None)
+    return raw(call.request, await resolved(call, view, format), Keep.FOR_EVER)
 
-    @routes.get("/schemas/ids/{schema_id}/subjects")
-    def subjects(request: Request, schema_id: str) -> Response:
-        uses = registry.uses(integer(schema_id))
-        return as_json(page(request, sorted({subject for subject, _ in uses})))
 
-    return routes
+@routes.get(
+    "/schemas/ids/{schema_id}/versions",
+    response_model=list[SubjectVersion],
+    **described(Right.READ, *_FOUND),
+)
+async def versions_of_id(
+    call: Caller,
+    context: InContext,
+    schema_id: SchemaId,
+    page: Paging,
+    subject: OfSubject = "",
+    deleted: Deleted = False,
+) -> Response:
+    """Every version that has the schema."""
+    where = _hint(subject, context)
+    uses = await call.registry.uses(
+        where.context, schema_id, subject=where if where.name else None, deleted=deleted
+    )
+    rows = [{"subject": name, "version": version} for name, version in uses]
+    return readable(call.request, page.of(rows))
+
+
+@routes.get(
+    "/schemas/ids/{schema_id}/subjects",
+    response_model=list[str],
+    **described(Right.READ, *_FOUND),
+)
+async def subjects_of_id(
+    call: Caller,
+    context: InContext,
+    schema_id: SchemaId,
+    page: Paging,
+    subject: OfSubject = "",
+    deleted: Deleted = False,
+) -> Response:
+    """Every subject that has the schema."""
+    where = _hint(subject, context)
+    uses = await call.registry.uses(
+        where.context, schema_id, subject=where if where.name else None, deleted=deleted
+    )
+    return readable(call.request, page.of(sorted({name for name, _ in uses})))
+
+
+@routes.get("/schemas/guids/{guid}", response_model=SchemaById, **described(Right.READ, 40403))
+async def by_guid(
+    call: Caller, guid: Guid, format: Format = "", reference_format: ReferenceFormat = ""
+) -> Response:
+    """A schema by its guid, which is the same in every registry."""
+    view = await shown(call, await call.registry.by_guid(guid), format)
+    body = call.profile.schema(view, qualified=is_qualified(reference_format))
+    return readable(call.request, body, Keep.FOR_EVER)
+
+
+@routes.get(
+    "/schemas/guids/{guid}/ids",
+    response_model=list[ContextId],
+    **described(Right.READ, 40403),
+)
+async def ids_of_guid(call: Caller, guid: Guid) -> Response:
+    """The ids that it has here, one in each context."""
+    found = await call.registry.ids_of_guid(guid)
+    if not found:
+        raise errors.schema_not_found()
+    return readable(call.request, [{"context": name, "id": number} for name, number in found])
+
+
+def _hint(subject: str, context: str) -> Subject:
+    """The subject that a request names, and so the context; else the context of the path."""
+    return parse_subject(subject, context)
