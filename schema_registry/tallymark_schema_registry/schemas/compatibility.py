@@ -16,10 +16,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias
 
 from tallymark_schema_registry.schemas.budget import NODE, Budget, TooLargeError
-from tallymark_schema_registry.schemas.matching import PROMOTIONS, UnionIndex, written_as
+from tallymark_schema_registry.schemas.matching import (
+    PROMOTIONS,
+    UnionIndex,
+    is_plain_pair,
+    written_as,
+)
 from tallymark_schema_registry.schemas.model import (
     MISSING,
-    PLAIN_PAIRS,
     Array,
     Enum,
     Field,
@@ -55,7 +59,6 @@ class Incompatibility(NamedTuple):
 
 
 Found: TypeAlias = tuple[Incompatibility, ...]
-_PLAIN_PAIRS: Final = frozenset(map(id, PLAIN_PAIRS.values()))
 
 
 def incompatibilities(
@@ -119,7 +122,7 @@ class _Check:
 
     def unnamed(self, reader: Node, writer: Node, path: str) -> Found:
         if isinstance(writer, Union):
-            if reader is writer and id(reader) in _PLAIN_PAIRS:
+            if reader is writer and is_plain_pair(reader):
                 return ()
             found: Found = ()
             for branch in writer.branches:

@@ -12,7 +12,12 @@ from typing import Final, NamedTuple
 
 from tallymark_schema_registry.schemas.budget import NODE, Budget, TooLargeError
 from tallymark_schema_registry.schemas.compatibility import MAX_REASONS, Incompatibility
-from tallymark_schema_registry.schemas.matching import PROMOTIONS, UnionIndex, written_as
+from tallymark_schema_registry.schemas.matching import (
+    PROMOTIONS,
+    UnionIndex,
+    is_plain_pair,
+    written_as,
+)
 from tallymark_schema_registry.schemas.model import (
     Array,
     Fixed,
@@ -20,6 +25,7 @@ from tallymark_schema_registry.schemas.model import (
     Node,
     Primitive,
     Record,
+    Ref,
     Schema,
     Union,
 )
@@ -117,10 +123,13 @@ class _Walk:
 
     def nodes(self, reader: Node, writer: Node, path: str) -> None:
         self.budget.spend()
-        reader, writer = self.reader.resolve(reader), self.writer.resolve(writer)
+        if isinstance(reader, Ref):
+            reader = self.reader.names[reader.name]
+        if isinstance(writer, Ref):
+            writer = self.writer.names[writer.name]
         if isinstance(reader, Primitive | Fixed) and isinstance(writer, Primitive | Fixed):
             return self.leaves(reader, writer, path)
-        if len(self.found) >= MAX_REASONS:
+        if len(self.found) >= MAX_REASONS or (is_plain_pair(reader) and is_plain_pair(writer)):
             return None
         if isinstance(writer, Union):
             for branch in writer.branches:

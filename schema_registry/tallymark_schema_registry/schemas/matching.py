@@ -11,6 +11,7 @@ from typing import Final
 
 from tallymark_schema_registry.schemas.budget import Budget
 from tallymark_schema_registry.schemas.model import (
+    PLAIN_PAIRS,
     Enum,
     Field,
     Fixed,
@@ -29,6 +30,12 @@ PROMOTIONS: Final = {
     "string": {"bytes"},
 }
 """Kind of the reader -> other kinds that it reads (Avro, Schema Resolution)."""
+_PLAIN_PAIRS: Final = frozenset(map(id, PLAIN_PAIRS.values()))
+
+
+def is_plain_pair(node: Node) -> bool:
+    """One of the unions of two primitives that all schemas share: it reads itself."""
+    return id(node) in _PLAIN_PAIRS
 
 
 def written_as(field: Field, written: Mapping[str, Field]) -> list[str]:

@@ -56,7 +56,7 @@ class _Normalizer:
         for name, named in self.given.names.items():
             # The types of references are not written, and not changed.
             names[name] = named if name in self.given.known else self.named(named)
-        return Schema(self.node(self.given.root), names, self.given.known)
+        return Schema(self.node(self.given.root), names, self.given.known, self.given.size)
 
     def node(self, node: Node) -> Node:
         self.budget.spend()

@@ -100,6 +100,19 @@ def test_recursive_schemas_are_compared_once() -> None:
     assert incompatibilities(schema(tree("int")), schema(tree("long")))
 
 
+def test_types_that_all_schemas_share_are_told_at_each_place() -> None:
+    """Plain primitives and unions of two of them are the same objects everywhere."""
+
+    def of(kind: Any) -> Schema:
+        return schema(record({"name": "a", "type": kind}, {"name": "b", "type": kind}))
+
+    for reader in ("int", ["null", "int"]):
+        found = incompatibilities(of(reader), of(["null", "string"]))
+        places = {item.path.rpartition("/type")[0] for item in found}
+        assert places == {"/fields/0", "/fields/1"}
+    assert incompatibilities(of(["null", "int"]), of(["null", "int"])) == []
+
+
 ADDED = schema(record(A, B))
 ADDED_WITH_DEFAULT = schema(record(A, B_DEFAULT))
 BASE = schema(record(A))

@@ -14,6 +14,7 @@ from tallymark_schema_registry.schemas import (
     TooLargeError,
     canonical_text,
     incompatibilities,
+    normalized,
     parse_schema,
     resolved_text,
 )
@@ -99,6 +100,15 @@ def test_a_reference_that_defines_no_name_helps_nothing_and_harms_nothing() -> N
 def test_a_recursive_type_may_be_said_again() -> None:
     tree = record("Tree", {"type": "array", "items": "Tree"})
     assert canonical_text(parsed(record("Wood", tree), parsed(tree))).count("Tree") == 1
+
+
+def test_the_size_of_a_schema_counts_what_it_keeps_alive() -> None:
+    """A cache that counted the text alone held 1,000 texts of 100 characters, each with megabytes
+    of references."""
+    large = parsed(record("Large", "int", doc="x" * 10_000))
+    user = parsed(record("User", "Large", "Large"), large)
+    assert user.size > large.size > 10_000
+    assert normalized(user).size == user.size
 
 
 def test_references_that_grow_at_each_step_end() -> None:
