@@ -68,7 +68,7 @@ def test_a_field_is_bounded() -> None:
     assert len(escape(b"x" * 1_000_000)) == MAX_FIELD
 
 
-def run(app: Any, lines: list[str]) -> list[Message]:
+def run(app: Any, lines: list[str], method: str = "GET") -> list[Message]:
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -77,7 +77,8 @@ def run(app: Any, lines: list[str]) -> list[Message]:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(AccessLog(app, lines.append, lambda: 0.0)(dict(SCOPE), receive, send))
+    scope = {**SCOPE, "method": method}
+    asyncio.run(AccessLog(app, lines.append, lambda: 0.0)(scope, receive, send))
     return sent
 
 
@@ -90,6 +91,18 @@ def test_status_and_size_are_those_of_the_response() -> None:
     lines: list[str] = []
     assert len(run(app, lines)) == 3
     assert " 206 5 " in lines[0]
+
+
+def test_no_bytes_are_sent_for_head() -> None:
+    """The application may give the body that GET would have; the server leaves it out."""
+
+    async def app(scope: Message, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"abc"})
+
+    lines: list[str] = []
+    run(app, lines, "HEAD")
+    assert " 200 - " in lines[0]
 
 
 def test_a_request_that_fails_is_logged() -> None:

@@ -96,13 +96,15 @@ def recorder(asked: list[Asked], answer: bytes = b"ok") -> App:
 
 def connect(http: Callable[..., BoundedConnection], app: App) -> MemoryTransport:
     """A new connection; the loop must run. Its ``protocol`` takes the bytes."""
+    state = ServerState()
+    state.default_headers = [(b"date", b"Fri, 13 Nov 2026 08:00:00 GMT")]
     config = uvicorn.Config(app, lifespan="off", log_config=None, ws="none")
     protocol = http(
         WebLimits(),
         ConnectionQuota(10, 10),
         False,
         config=config,
-        server_state=ServerState(),
+        server_state=state,
         app_state={},
     )
     transport = MemoryTransport()

@@ -183,7 +183,7 @@ class AccessLog:
             nonlocal status, size
             if message["type"] == "http.response.start":
                 status = message["status"]
-            elif message["type"] == "http.response.body":
+            elif message["type"] == "http.response.body" and scope["method"] != "HEAD":
                 size += len(message.get("body", b""))
             await send(message)
 
@@ -198,16 +198,27 @@ def combined_line(scope: Message, time_s: float, status: int, size: int) -> str:
     headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
     client = scope.get("client")
     host = escape(client[0].encode()) if client else "-"
+    return (
+        f"{host} - {user_of(headers)} [{clf_time(time_s)}] "
+        f"{request_field(scope, status, size)} {client_field(headers)}"
+    )
+
+
+def request_field(scope: Message, status: int, size: int) -> str:
+    """The request and its response: ``"GET /path HTTP/1.1" 200 12``."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     if scope.get("query_string") and b"?" not in path:
         path += b"?" + scope["query_string"]
     return (
-        f"{host} - {_user(headers)} [{clf_time(time_s)}] "
         f'"{escape(scope["method"].encode())} {escape(path)} '
         f'HTTP/{escape(scope.get("http_version", "1.1").encode())}" '
-        f"{status} {size or '-'} "
-        f'"{escape(headers.get(b"referer", b"-"))}" "{escape(headers.get(b"user-agent", b"-"))}"'
+        f"{status} {size or '-'}"
     )
+
+
+def client_field(headers: dict[bytes, bytes]) -> str:
+    """What the client says of itself: ``"referer" "agent"``."""
+    return f'"{escape(headers.get(b"referer", b"-"))}" "{escape(headers.get(b"user-agent", b"-"))}"'
 
 
 def escape(value: bytes) -> str:
@@ -241,7 +252,7 @@ def _write_whole(fd: int, data: bytes) -> None:
         written += os.write(fd, data[written:])
 
 
-def _user(headers: dict[bytes, bytes]) -> str:
+def user_of(headers: dict[bytes, bytes]) -> str:
     """The name of HTTP Basic credentials, never the password."""
     scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() != b"basic":
