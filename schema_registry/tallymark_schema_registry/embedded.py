@@ -19,6 +19,7 @@ from tallymark.net.web.server import WebServer, listen
 from tallymark_schema_registry.node.registry import Registry
 from tallymark_schema_registry.store.opening import open_store
 from tallymark_schema_registry.web import create_app
+from tallymark_schema_registry.web.front.serving import with_front
 from tallymark_schema_registry.web.responses import Profile
 
 
@@ -45,14 +46,16 @@ class RegistryServer(ClosedByWith):
         self._access_log: AccessLogFile | None = None
         try:
             self._access_log = AccessLogFile(access_log) if access_log else None
-            app = create_app(Registry(open_store(store)), cluster_id, profile)
+            registry = Registry(open_store(store))
+            app = create_app(registry, cluster_id, profile)
             access = access or WebAccess(OwnNames((host,)))
             app = access.around(app)
             if self._access_log:
                 app = AccessLog(app, self._access_log)
             self.url = f"{access.scheme}://{host}:{listener.getsockname()[1]}"
+            http = with_front(registry, access, self._access_log)
             self._server = WebServer(
-                app, listener, "schema-registry", tls=access.tls, limits=limits
+                app, listener, "schema-registry", tls=access.tls, limits=limits, http=http
             )
         except BaseException:
             listener.close()

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
 from tallymark_schema_registry.access.authorized import authorized
+from tallymark_schema_registry.access.grants import Grants, Right
 from tallymark_schema_registry.access.log_in import principal_in
+from tallymark_schema_registry.catalog.subject import Subject
 from tallymark_schema_registry.node.registry import Registry
+from tallymark_schema_registry.web.front.remember import remember
+from tallymark_schema_registry.web.front.tags import ANYTHING, about, schema, subject
 from tallymark_schema_registry.web.responses import Profile
+
+_MOST_USERS: Final = 16
+"""Subjects that one answer may depend on."""
 
 
 @dataclass(slots=True)
@@ -33,6 +40,28 @@ class Call:
     registry: Registry
     profile: Profile
     by: str
+    grants: Grants
+
+    def keep_about(self, *subjects: Subject) -> None:
+        """The answer depends on these subjects alone, and the same request may get the same one."""
+        remember(self.request, about(*subjects))
+
+    def keep_list(self) -> None:
+        """The answer may be given again until anything changes."""
+        remember(self.request, (ANYTHING,))
+
+    def keep_schema(self, context: str, schema_id: int) -> None:
+        """The answer is a schema that is there until it is permanently deleted, or until nothing
+        that has it may be read."""
+        tags = [schema(context, schema_id)]
+        if not self.grants.all_of(Right.READ, context):
+            catalog = served_by(self.request).registry.catalog
+            found = catalog.schema(context, schema_id)
+            names = {name for name, _ in found.used_by} if found else set[str]()
+            if len(names) > _MOST_USERS:
+                return
+            tags += [subject(Subject(context, name)) for name in names]
+        remember(self.request, tags, lasting=True)
 
     @property
     def client(self) -> str:
@@ -51,7 +80,7 @@ async def _call(request: Request) -> Call:
     served = served_by(request)
     principal = principal_in(request.scope)
     registry = authorized(served.registry, principal)
-    return Call(request, registry, served.profile, principal.name)
+    return Call(request, registry, served.profile, principal.name, principal.grants)
 
 
 Caller = Annotated[Call, Depends(_call)]

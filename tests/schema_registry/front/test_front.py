@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from tallymark.net.web.access_log import AccessLog, App
 from tallymark.net.web.guard import OwnNames, WebGuard
-from tallymark_schema_registry.bounded_cache import BoundedCache
+from tallymark_schema_registry.access.grants import Grants, Principal
 from tallymark_schema_registry.web.front.answer_memory import AnswerMemory
 from tallymark_schema_registry.web.front.front import Front
 from tallymark_schema_registry.web.front.remember import remember
@@ -36,14 +36,14 @@ CLOSING = [(b"connection", b"close"), (b"content-length", b"0")]
 
 
 class OneUser:
-    """Credentials of which one is valid."""
+    """Credentials of which one is valid; what it may see changes with ``generation``."""
 
     def __init__(self) -> None:
-        self.version = 0
-        self.valid = {b"Basic one"}
+        self.generation = 0
+        self.valid = {b"Basic one": Principal("one", Grants())}
 
-    def are_valid(self, authorization: bytes) -> bool:
-        return authorization in self.valid
+    def principal_of(self, authorization: bytes) -> Principal | None:
+        return self.valid.get(authorization)
 
 
 class Served:
@@ -59,7 +59,7 @@ class Served:
         self.confirm: Callable[[Callable[[], None]], None] = lambda then: then()
         names = OwnNames()
         self.front = Front(self.memory, self._confirm, credentials=users, log=self.lines.append)
-        inner: App = Middleware(self._app, BoundedCache(1, largest=1))
+        inner: App = Middleware(self._app)
         self.app = AccessLog(WebGuard(inner, names), self.lines.append)
         self.http = CompiledHttp if plain else partial(FrontHttp, self.front)
 
@@ -319,13 +319,18 @@ def test_credentials_are_looked_at_each_time() -> None:
         )
         for data in (one, one, other, other, GET, GET):
             await ask(transport, data)
-        assert (served.asked, served.front.given) == (4, 2)
+        assert (served.asked, served.front.given) == (5, 1), "only one is known without work"
+        users.valid[b"Basic one"] = Principal("one", Grants())
+        await ask(transport, one)
+        assert (served.asked, served.front.given) == (6, 1), "other rights see other answers"
+        await ask(transport, one)
+        assert (served.asked, served.front.given) == (6, 2)
+        users.generation += 1
+        await ask(transport, one)
+        assert (served.asked, served.front.given) == (7, 2), "rights may have changed"
         users.valid.clear()
         await ask(transport, one)
-        assert (served.asked, served.front.given) == (5, 2)
-        users.version += 1
-        await ask(transport, GET)
-        assert (served.asked, served.front.given) == (6, 2), "rights may have changed"
+        assert (served.asked, served.front.given) == (8, 2)
 
     asyncio.run(run())
 

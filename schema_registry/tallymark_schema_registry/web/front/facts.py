@@ -32,7 +32,7 @@ the method."""
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """``length``: of the body. ``authorization``: credentials that have to be valid still. ``user``
+    """``length``: of the body. ``authorization``: credentials, as they were received. ``user``
     and ``logged`` are for the access log, the latter the end of a line."""
 
     kind: Kind
@@ -42,26 +42,23 @@ class Facts:
     logged: str
 
 
-def facts_of(headers: Headers, log_in: bool) -> Facts | None:
+def facts_of(headers: Headers) -> Facts | None:
     """The facts of a header block with which a request was served; None where the ordinary way has
-    to see such requests each time. ``headers`` have names in lower case; ``log_in``: whether
-    credentials mean anything."""
+    to see such requests each time. ``headers`` have names in lower case."""
     given = dict(headers)
     if len(given) != len(headers) or any(_is_unusual(name) for name in given):
         return None
     if given.get(b"connection", b"keep-alive").lower() != b"keep-alive":
         return None
-    authorization = given.get(b"authorization", b"")
     kind = (
         answer_type(given.get(b"accept", b"").decode("latin-1")),
         body_type_is_fine(given.get(b"content-type", b"").decode("latin-1")),
-        authorization if log_in else b"",
         tuple(sorted((name, value) for name, value in headers if name not in _HARMLESS)),
     )
     return Facts(
         kind,
         int(given.get(b"content-length", b"0")),
-        authorization if log_in else b"",
+        given.get(b"authorization", b""),
         user_of(given),
         client_field(given),
     )

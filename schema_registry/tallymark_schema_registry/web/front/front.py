@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from tallymark.net.web.access_log import clf_time
+from tallymark_schema_registry.access.grants import Principal
 from tallymark_schema_registry.web.front.answer_memory import Answer, AnswerMemory
 from tallymark_schema_registry.web.front.facts import Facts, Headers, Kind, facts_of
 from tallymark_schema_registry.web.front.remember import Remember
@@ -29,23 +30,25 @@ had at a moment after the call, or when the store cannot be asked."""
 
 
 class Credentials(Protocol):
-    """Who may have what, as far as it can be told at once."""
+    """Who makes requests: :class:`~tallymark_schema_registry.access.log_in.RegistryLogIn`."""
 
     @property
-    def version(self) -> object:
-        """A value that differs after users, passwords or rights have changed."""
+    def generation(self) -> object:
+        """A value that differs after users, tokens or grants have changed."""
         ...
 
-    def are_valid(self, authorization: bytes) -> bool:
-        """Whether these credentials have been verified, and are valid still."""
+    def principal_of(self, authorization: bytes) -> Principal | None:
+        """Whose valid credentials these are, if that is known without work."""
         ...
 
 
 class Known(NamedTuple):
-    """A header block that was served before. ``kind`` counts the kinds."""
+    """A header block that was served before. ``kind`` counts the kinds; ``view`` is what somebody
+    with these credentials could see."""
 
     kind: int
     facts: Facts
+    view: int
 
 
 class Front:
@@ -66,10 +69,10 @@ class Front:
         self._confirm = confirm
         self._credentials = credentials
         self._log = log
-        self._rights = credentials.version if credentials else None
+        self._generation = credentials.generation if credentials else None
         self._dated: tuple[list[tuple[bytes, bytes]], bytes] = [], b""
         self._blocks: dict[tuple[str, bytes], Known] = {}
-        self._kinds: dict[Kind, int] = {}
+        self._kinds: dict[tuple[int, Kind], int] = {}
         self._numbers = itertools.count(1)
         self._waiting: list[Callable[[], None]] = []
 
@@ -79,29 +82,34 @@ class Front:
         known = self._blocks.get((local, block))
         if known is None or self._credentials is None:
             return known
-        rights = self._credentials.version
-        if rights != self._rights:
-            self._rights = rights
+        generation = self._credentials.generation
+        if generation != self._generation:
+            self._generation = generation
             self.memory.clear()
-        authorization = known.facts.authorization
-        if authorization and not self._credentials.are_valid(authorization):
-            return None
-        return known
+        return known if self._view(known.facts) == known.view else None
 
     def learn(self, local: str, block: bytes, headers: Headers) -> Known | None:
         """Remember a header block with which a request was served: it may come to this address (its
         host is ours). None where it is unusual."""
-        facts = facts_of(headers, self._credentials is not None)
-        if facts is None or len(block) > MAX_BLOCK:
+        facts = facts_of(headers)
+        view = None if facts is None else self._view(facts)
+        if facts is None or view is None or len(block) > MAX_BLOCK:
             return None
         if len(self._blocks) >= _MAX_BLOCKS or len(self._kinds) >= _MAX_BLOCKS:
             self._blocks.clear()
             self._kinds.clear()  # their numbers are not used again
-        kind = self._kinds.get(facts.kind)
+        kind = self._kinds.get((view, facts.kind))
         if kind is None:
-            kind = self._kinds[facts.kind] = next(self._numbers)
-        known = self._blocks[local, block] = Known(kind, facts)
+            kind = self._kinds[view, facts.kind] = next(self._numbers)
+        known = self._blocks[local, block] = Known(kind, facts, view)
         return known
+
+    def _view(self, facts: Facts) -> int | None:
+        """What the client may see at this moment; None: the ordinary way has to find out."""
+        if self._credentials is None:
+            return 0
+        principal = self._credentials.principal_of(facts.authorization)
+        return None if principal is None else principal.grants.view
 
     def dated(self, headers: list[tuple[bytes, bytes]]) -> bytes:
         """The header lines that uvicorn puts before all others: the date, made once a second."""

@@ -25,11 +25,12 @@ from tallymark_schema_registry.catalog.records import (
     SchemaAdded,
     SchemaRemoved,
 )
-from tallymark_schema_registry.catalog.subject import GLOBAL, Subject
+from tallymark_schema_registry.catalog.subject import DEFAULT_CONTEXT, GLOBAL, Subject
 
 Tag: TypeAlias = tuple[str, ...]
 
 ANYTHING: Final[Tag] = ("anything",)
+_EVERYWHERE: Final = (Subject(DEFAULT_CONTEXT, ""), GLOBAL)
 
 
 def schema(context: str, schema_id: int) -> Tag:
@@ -43,9 +44,11 @@ def subject(of: Subject) -> Tag:
     return "subject", of.context, of.name
 
 
-def about(of: Subject) -> tuple[Tag, ...]:
-    """What an answer about a subject depends on."""
-    return subject(of), subject(of.context_place), subject(GLOBAL)
+def about(*subjects: Subject) -> tuple[Tag, ...]:
+    """What an answer about subjects depends on: themselves, and wherever settings that are in force
+    for them may be set (:mod:`tallymark_schema_registry.decisions.scope`)."""
+    places = [place for each in subjects for place in (each, each.context_place)]
+    return tuple(dict.fromkeys(subject(place) for place in (*places, *_EVERYWHERE)))
 
 
 def touched(record: Record) -> Iterator[Tag]:

@@ -38,6 +38,7 @@ async def get_config(
     """The config of all subjects that have none of their own."""
     everywhere = default_to_global or place.context == DEFAULT_CONTEXT
     found = await call.registry.config(place, default_to_global=everywhere)
+    call.keep_list()
     return readable(call.request, found)
 
 
@@ -64,6 +65,7 @@ async def get_subject_config(
 ) -> Response:
     """What is set for a subject, or is in force for it."""
     found = await call.registry.config(subject, default_to_global=default_to_global)
+    call.keep_list()
     return readable(call.request, found)
 
 
@@ -95,6 +97,7 @@ async def get_mode(
     """The mode of all subjects that have none of their own."""
     everywhere = default_to_global or place.context == DEFAULT_CONTEXT
     found = await call.registry.mode(place, default_to_global=everywhere)
+    call.keep_list()
     return readable(call.request, {"mode": found})
 
 
@@ -122,6 +125,7 @@ async def get_subject_mode(
 ) -> Response:
     """What is set for a subject, or is in force for it."""
     found = await call.registry.mode(subject, default_to_global=default_to_global)
+    call.keep_list()
     return readable(call.request, {"mode": found})
 
 

@@ -71,6 +71,8 @@ async def by_id(
         uses = await call.registry.uses(view.context, schema_id)
         body["subjects"] = sorted({name for name, _ in uses})
     changes = max_id or include_subjects or bool(where.name)
+    if not changes:
+        call.keep_schema(where.context, schema_id)
     return readable(call.request, body, Keep.ASK_AGAIN if changes else Keep.FOR_EVER)
 
 
@@ -89,7 +91,10 @@ async def text_by_id(
     """The schema itself, not in a JSON string."""
     where = _hint(subject, context)
     view = await call.registry.by_id(where.context, schema_id, where if where.name else None)
-    return raw(call.request, await resolved(call, view, format), Keep.FOR_EVER)
+    text = await resolved(call, view, format)
+    if not where.name:
+        call.keep_schema(where.context, schema_id)
+    return raw(call.request, text, Keep.FOR_EVER)
 
 
 @routes.get(

@@ -65,7 +65,10 @@ async def register(
     view = await call.registry.register(
         subject, sent, normalize=normalize, force=force, by=call.by, client=call.client
     )
-    return as_json(call.profile.registered(await shown(call, view, format)))
+    answer = as_json(call.profile.registered(await shown(call, view, format)))
+    if not sent.references:
+        call.keep_about(subject, view.subject)
+    return answer
 
 
 @routes.post(
@@ -85,7 +88,10 @@ async def look_up(
     view = await call.registry.look_up(
         subject, sent, normalize=normalize, deleted=deleted, client=call.client
     )
-    return as_json(call.profile.version(await shown(call, view, format)))
+    answer = as_json(call.profile.version(await shown(call, view, format)))
+    if not sent.references:
+        call.keep_about(subject, view.subject)
+    return answer
 
 
 @routes.post(

@@ -62,6 +62,7 @@ async def subjects(
     found = await call.registry.subjects(
         in_context(prefix, context), deleted=deleted, deleted_only=deleted_only
     )
+    call.keep_list()
     return readable(call.request, page.of(found))
 
 
@@ -85,6 +86,7 @@ async def versions(
         deleted_only=deleted_only,
         deleted_as_negative=deleted_as_negative,
     )
+    call.keep_list()
     return readable(call.request, page.of(found))
 
 
@@ -105,6 +107,7 @@ async def version(
     view = await call.registry.version(subject, version, deleted=deleted)
     view = await shown(call, view, format)
     body = call.profile.version(view, qualified=is_qualified(reference_format))
+    call.keep_about(subject, view.subject)
     return readable(call.request, body)
 
 
@@ -122,7 +125,9 @@ async def version_text(
 ) -> Response:
     """The schema of one version itself, not in a JSON string."""
     view = await call.registry.version(subject, version, deleted=deleted)
-    return raw(call.request, await resolved(call, view, format))
+    text = await resolved(call, view, format)
+    call.keep_about(subject, view.subject)
+    return raw(call.request, text)
 
 
 @routes.get(
