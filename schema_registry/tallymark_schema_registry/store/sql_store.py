@@ -46,8 +46,10 @@ class SqlStore:
         self._sql = Statements(engine.dialect.name)
         self._file = file
         self._watch = Watch(engine, self._sql)
-        dbapi_error: type[Exception] = engine.dialect.loaded_dbapi.Error
-        self._errors = SQLAlchemyError, dbapi_error, OSError
+        dbapi = engine.dialect.loaded_dbapi
+        self._errors: tuple[type[Exception], ...] = (SQLAlchemyError, dbapi.Error, OSError)
+        # Values that the database does not take are not its failure but ours.
+        self._ours: tuple[type[Exception], ...] = (dbapi.DataError, dbapi.ProgrammingError)
 
     def close(self) -> None:
         """Give the connections back."""
@@ -78,9 +80,12 @@ class SqlStore:
                 return
             write(cursor, self._sql, rows)
             try:
-                cursor.connection.commit()
+                self._commit(cursor)
             except self._errors as error:
                 raise OutcomeUnknown(reason(error)) from error
+
+    def _commit(self, cursor: Any) -> None:
+        cursor.connection.commit()
 
     def since(self, number: int, limit: int = PAGE) -> list[Change]:
         """The changes after ``number``, in order, without gaps; at most ``limit``."""
@@ -119,6 +124,8 @@ class SqlStore:
                 raise
             finally:
                 connection.close()
+        except self._ours:
+            raise
         except self._errors as error:
             raise StoreFailed(reason(error)) from error
 
