@@ -17,7 +17,7 @@ from tallymark_schema_registry.transfer.importing import Done, ImportRun
 from tallymark_schema_registry.transfer.lines import SCHEMA, Key
 from tallymark_schema_registry.transfer.plan import context_place, plan
 from tallymark_schema_registry.transfer.reading import read_registry
-from tallymark_schema_registry.transfer.remote import RemoteRegistry
+from tallymark_schema_registry.transfer.remote import RemoteRegistry, Requests
 from tallymark_schema_registry.transfer.schema_file import write_snapshot
 from tallymark_schema_registry.transfer.snapshot import (
     Snapshot,
@@ -194,3 +194,24 @@ def version(place: str, schema_id: int, text: str = "", **more: Any) -> Version:
     deleted = more.pop("deleted", False)
     content = Content(text or text_of(schema_id), **more)
     return Version(subject, int(number), schema_id, content, deleted)
+
+
+class Killed(BaseException):
+    """Nothing is done after it."""
+
+
+class Dying:
+    """The import's process is killed before it sends the change number ``at``."""
+
+    def __init__(self, inner: Requests, at: int) -> None:
+        self._inner, self._left = inner, at
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        if method != "GET":
+            self._left -= 1
+            if self._left < 0:
+                raise Killed
+        return self._inner.request(method, path, body)
+
+    def close(self) -> None:
+        """Nothing is open."""

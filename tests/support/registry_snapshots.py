@@ -12,18 +12,20 @@ from tallymark_schema_registry.transfer.snapshot import Place, Snapshot, Version
 
 SUBJECTS = ("a", "b/c", "ünï", ":.dev:a", ":.dev:x", ":.p-1:a")
 PLACES = ("a", "b/c", "nobody", ":.dev:", ":.dev:a")
+METADATA = {"properties": {"b": "2", "a": "1"}}
+RULE = {"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "disabled": False}
 LEVELS = ("NONE", "BACKWARD", "FULL_TRANSITIVE")
 
 
 def text_of(number: int, *used: str) -> str:
-    """A canonical text; ``number`` tells it from others, ``used`` are types it does not define."""
+    """The canonical text of the record ``x.R<number>``, which uses these types."""
     fields = [{"name": f"f{at}", "type": name} for at, name in enumerate(used)]
-    record = {"type": "record", "name": f"R{number}", "doc": 'ä\u2028"', "fields": fields}
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False)
+    record = {"type": "record", "name": f"R{number}", "namespace": "x", "doc": 'ä\u2028"'}
+    return json.dumps(record | {"fields": fields}, separators=(",", ":"), ensure_ascii=False)
 
 
 @st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
+def snapshots(draw: st.DrawFn, kinds: tuple[str, ...] = (AVRO, "JSON", "PROTOBUF")) -> Snapshot:
     """Ids and numbers with gaps, several versions with one schema, references, deletions."""
     found = Snapshot(configs={"": {"compatibilityLevel": draw(st.sampled_from(LEVELS))}})
     found.modes[""] = draw(st.sampled_from(("READWRITE", "READONLY", "IMPORT")))
@@ -35,7 +37,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         version = last.get(subject, 0) + draw(st.integers(1, 3))
         schema_id = draw(st.integers(1, 6))
         if (context, schema_id) not in contents:
-            contents[context, schema_id] = draw(_content(number, context, found))
+            contents[context, schema_id] = draw(_content(number, context, found, kinds))
         content = contents[context, schema_id]
         if _is_there(found, subject, schema_id) or not _all_live(found, context, content):
             continue
@@ -53,28 +55,32 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 
 @st.composite
-def _content(draw: st.DrawFn, number: int, context: str, there: Snapshot) -> Content:
-    kind = draw(st.sampled_from((AVRO, AVRO, AVRO, "JSON", "PROTOBUF")))
+def _content(
+    draw: st.DrawFn, number: int, context: str, there: Snapshot, kinds: tuple[str, ...]
+) -> Content:
+    kind = draw(st.sampled_from((AVRO, AVRO, *kinds)))
     if kind != AVRO:
         return Content(f'{{"n": {number}}}', kind)
-    live = [one for one in there.versions.values() if not one.deleted and one.context == context]
+    live = [
+        one
+        for one in there.versions.values()
+        if not one.deleted and one.context == context and one.content.kind == AVRO
+    ]
     chosen = draw(st.lists(st.sampled_from(live), max_size=2, unique=True)) if live else []
+    names = ["x." + json.loads(one.content.text)["name"] for one in chosen]
     references = tuple(
-        Reference(
-            f"x.T{at}",
-            draw(st.sampled_from((one.subject, one.subject.split(":")[-1]))),
-            one.version,
-        )
-        for at, one in enumerate(chosen)
+        Reference(name, draw(st.sampled_from(_spellings(one.subject))), one.version)
+        for name, one in zip(names, chosen, strict=True)
     )
-    metadata: dict[str, Any] = draw(
-        st.sampled_from(({}, {}, {"properties": {"owner": "ü", "a": "1"}}))
-    )
-    rules: dict[str, Any] = draw(
-        st.sampled_from(({}, {}, {"domainRules": [{"name": "r", "kind": "CONDITION"}]}))
-    )
-    text = text_of(number, *(one.name for one in references))
+    metadata: Any = draw(st.sampled_from((None, None, {"properties": {"owner": "ü", "a": "1"}})))
+    rules: Any = draw(st.sampled_from((None, None, {"domainRules": [RULE]})))
+    text = text_of(number, *dict.fromkeys(names))
     return Content(text, AVRO, references, sorted_json(metadata), sorted_json(rules))
+
+
+def _spellings(subject: str) -> tuple[str, str]:
+    """In its own context a subject may be named with the context or without."""
+    return subject, subject.split(":")[-1]
 
 
 def _config() -> st.SearchStrategy[dict[str, Any]]:

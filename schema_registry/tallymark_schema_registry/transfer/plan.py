@@ -21,6 +21,7 @@ from tallymark_schema_registry.transfer.snapshot import Place, Snapshot, Version
 
 IMPORT: Final = "IMPORT"
 READWRITE: Final = "READWRITE"
+_LEVEL: Final = "compatibilityLevel"
 DEFAULT_PLACE: Final = ""
 """The default context's own level and mode. A registry always has them, set or not."""
 
@@ -158,15 +159,16 @@ def _plan_deletions(made: Plan, source: Snapshot, target: Snapshot) -> None:
 
 def _plan_configs(made: Plan, source: Snapshot, target: Snapshot) -> None:
     for place, config in source.configs.items():
-        there = target.configs.get(place, {})
+        there = dict(target.configs.get(place, {}))
+        if _LEVEL not in config:
+            there.pop(_LEVEL, None)  # some registries tell the level that is in force
         if there == config:
             continue
         other = {name for name in there if there[name] != config.get(name)}
         if other and not (place == DEFAULT_PLACE and not target.versions):
             said = ", ".join(f"{name} {there[name]}" for name in sorted(other))
-            made.conflicts.append(
-                Conflict(_owner(place), f"configured otherwise in the target: {said}")
-            )
+            what = f"configured otherwise in the target: {said}"
+            made.conflicts.append(Conflict(_owner(place), what))
         else:
             made.configs[place] = config
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_registry import MemoryRegistry, exported, import_once
+from memory_registry import Dying, Killed, MemoryRegistry, exported, import_once
 from registry_snapshots import snapshots
 
 from tallymark_schema_registry.transfer.plan import plan, wrong_after
@@ -15,27 +14,6 @@ from tallymark_schema_registry.transfer.reading import read_registry
 from tallymark_schema_registry.transfer.remote import RemoteRegistry
 from tallymark_schema_registry.transfer.schema_file import read_file
 from tallymark_schema_registry.transfer.snapshot import Snapshot
-
-
-class Killed(BaseException):
-    """Nothing is done after it."""
-
-
-class Dying:
-    """The import's process is killed before it sends the change number ``at``."""
-
-    def __init__(self, inner: MemoryRegistry, at: int) -> None:
-        self._inner, self._left = inner, at
-
-    def request(self, method: str, path: str, body: Any = None) -> Any:
-        if method != "GET":
-            self._left -= 1
-            if self._left < 0:
-                raise Killed
-        return self._inner.request(method, path, body)
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 @given(snapshots())

@@ -36,9 +36,9 @@ def holding(held: Snapshot, **options: Any) -> MemoryRegistry:
     return server
 
 
-REF = Reference("x.T0", "late", 1)
+REF = Reference("x.R9", "late", 1)
 LATE = version("late/1", 9)
-REFERS = version("early/1", 1, text_of(1, "x.T0"), references=(REF,))
+REFERS = version("early/1", 1, text_of(1, "x.R9"), references=(REF,))
 
 
 def test_what_is_referred_to_comes_first() -> None:
@@ -52,7 +52,7 @@ def test_what_is_referred_to_comes_first() -> None:
 def test_a_deleted_version_is_registered_then_deleted_even_if_it_was_referred_to() -> None:
     """The one that refers is deleted first: a registry keeps what live schemas refer to."""
     gone = [version("late/1", 9, deleted=True)]
-    gone.append(version("early/1", 1, text_of(1, "x.T0"), references=(REF,), deleted=True))
+    gone.append(version("early/1", 1, text_of(1, "x.R9"), references=(REF,), deleted=True))
     server = MemoryRegistry()
     assert import_once(snapshot(*gone), server).failed == []
     assert [asked for asked in server.asked if asked.startswith("DELETE")] == [
@@ -116,7 +116,7 @@ def test_a_conflict_shows_both_texts() -> None:
 def test_a_source_that_contradicts_itself() -> None:
     one_id = plan(snapshot(version("a/1", 1), version("b/1", 1, '"int"')), snapshot())
     assert "id 1 is another schema in a version 1" in one_id.conflicts[0].what
-    first, second = Reference("x.T0", "b", 1), Reference("x.T0", "a", 1)
+    first, second = Reference("x.R9", "b", 1), Reference("x.R9", "a", 1)
     circle = plan(
         snapshot(version("a/1", 1, references=(first,)), version("b/1", 2, references=(second,))),
         snapshot(),
@@ -188,6 +188,14 @@ def test_ctrl_c_puts_the_modes_back_and_the_next_import_goes_on() -> None:
     assert left.same == done.registered
     import_once(source, server)
     assert exported(read_registry(registry)) == exported(source)
+
+
+def test_a_config_without_a_level_is_the_same_with_the_level_in_force() -> None:
+    """Some registries answer with the level that holds where none is set."""
+    here = snapshot(configs={"s": {"alias": "t"}})
+    there = snapshot(configs={"s": {"alias": "t", "compatibilityLevel": "FULL"}})
+    assert plan(here, there).empty
+    assert plan(there, here).configs == {"s": there.configs["s"]}
 
 
 def test_a_subject_with_a_mode_of_its_own_is_imported_into_too() -> None:
