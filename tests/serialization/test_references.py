@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tallymark.serialization import AvroCodec, SerializationError
-from tallymark.serialization.trees import for_reading, self_contained
+from tallymark.serialization.trees import for_reading, parse
 
 KIND = '{"type":"enum","name":"Kind","namespace":"shop","symbols":["A","B"]}'
 LINE = (
@@ -60,7 +60,7 @@ def test_each_type_is_written_out_once_and_keeps_its_name() -> None:
         '{"type":"record","name":"User","fields":['
         '{"name":"a","type":"Plain"},{"name":"b","type":"Plain"},{"name":"k","type":"shop.Kind"}]}'
     )
-    tree = self_contained(json.loads(user), [json.loads(KIND), json.loads(plain)])
+    tree = parse(json.loads(user), [json.loads(KIND), json.loads(plain)]).tree
     text = json.dumps(tree)
     assert text.count('"symbols"') == 1
     assert [field["type"] for field in tree["fields"][1:]] == ["Plain", "shop.Kind"]
@@ -71,6 +71,40 @@ def test_each_type_is_written_out_once_and_keeps_its_name() -> None:
     )
     codec = AvroCodec(around, [within])
     assert codec.tree["fields"][0]["type"]["fields"][0]["type"]["name"] == "Plain"
+
+
+PLAIN = '{"type":"record","name":"Plain","fields":[{"name":"x","type":"int"}]}'
+OF_PLAIN = (
+    '{"type":"record","name":"Of","namespace":"n","fields":[{"name":"p","type":"Plain"},'
+    '{"name":"q","type":{"type":"array","items":["null","Plain"]}}]}'
+)
+
+
+@pytest.mark.parametrize("schema", [OF_PLAIN, f'{{"type":"map","values":{OF_PLAIN}}}'])
+def test_a_type_without_a_namespace_is_known_within_one(schema: str) -> None:
+    """Java finds and writes it so, and a topic of such a schema could not be read."""
+    codec = AvroCodec(schema, [PLAIN])
+    value: Any = {"p": {"x": 1}, "q": [None, {"x": 2}]}
+    value = {"k": value} if "map" in schema else value
+    assert codec.decode(codec.encode(value)) == value
+    within = schema.replace('"type":"Plain"}', f'"type":{PLAIN[:-1]},"namespace":""}}}}', 1)
+    assert AvroCodec(within).encode(value) == codec.encode(value)
+    assert "tallymark__nowhere" not in repr((codec.parsed, codec.known))
+    with pytest.raises(SerializationError, match=r"n\.Plain"):
+        AvroCodec(schema)
+
+
+@pytest.mark.parametrize("schema", ['"int"', '"Plain"', '["null","n.Of"]'])
+def test_a_schema_that_has_such_types_only_through_others(schema: str) -> None:
+    codec = AvroCodec(schema, [PLAIN, OF_PLAIN])
+    expected: Any = {'"int"': 0, '"Plain"': {"x": 0}}.get(schema)
+    assert codec.decode(b"\x00") == expected
+
+
+def test_the_nearer_type_is_meant() -> None:
+    near = PLAIN.replace('"Plain"', '"n.Plain"').replace("int", "string")
+    codec = AvroCodec(OF_PLAIN, [PLAIN, near])
+    assert codec.encode({"p": {"x": "a"}, "q": []}) == b"\x02a\x00"
 
 
 def test_a_recursive_type_of_another() -> None:

@@ -59,6 +59,8 @@ A = field("a", "int")
         ("int", ["string", "long"], 3, 3),
         (["int", "string"], "string", "x", "x"),
         ({"type": "array", "items": "int"}, {"type": "array", "items": "long"}, [1], [1]),
+        (ENUM, ENUM, "B", "B"),
+        (["null", ENUM], ["null", ENUM], "B", "B"),
     ],
 )
 def test_schemas_that_fit(writer: Any, reader: Any, value: Any, found: Any) -> None:
@@ -115,7 +117,6 @@ def test_the_default_of_a_type_that_is_named_elsewhere() -> None:
     [
         (record(A), record(A, field("b", "int")), {"a": 1}),
         (record(A), record(field("a", "string")), {"a": 1}),
-        (record(A), record(A, name="S"), {"a": 1}),
         (record(field("a", ["null", "int"])), record(A), {"a": None}),
         (ENUM, {**ENUM, "symbols": ["A"]}, "B"),
         (["int", "string"], "string", 3),
@@ -131,20 +132,42 @@ def test_schemas_that_do_not_fit(writer: Any, reader: Any, value: Any) -> None:
         read(writer, reader, value)
 
 
-def test_a_default_that_is_none() -> None:
-    bad = record(A, field("b", DAY, default=2**40))
-    with pytest.raises(SerializationError, match="default of the reader's field 'b'"):
-        Resolution(AvroCodec(record(A)), AvroCodec(bad))
+def test_schemas_of_different_names() -> None:
+    wrote = AvroCodec(record(A))
+    with pytest.raises(
+        SerializationError, match=r"written as R is not read as n\.S; give the reader"
+    ):
+        Resolution(wrote, AvroCodec(record(A, name="n.S")))
+    assert Resolution(wrote, AvroCodec(record(A, name="n.S", aliases=["R"]))).decode(b"\x02")
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"), [(DAY, 2**40), (ENUM, "Z"), ({"type": "array", "items": "int"}, ["x"])]
+)
+def test_a_default_that_is_no_value_of_its_type(kind: Any, default: Any) -> None:
+    """It matters only to values that need it, as in Java."""
+    reader = record(A, field("b", kind, default=default))
+    reads = Resolution(AvroCodec(record(A)), AvroCodec(reader))
+    with pytest.raises(SerializationError, match=r"'b'|default"):
+        reads.decode(b"\x02")
+    writer = AvroCodec(record(A, field("b", kind)))
+    whole = Resolution(writer, AvroCodec(reader))
+    value = {"a": 1, "b": AvroCodec(json.dumps(kind)).decode(b"\x00")}
+    assert whole.decode(writer.encode(value)) == value
 
 
 def test_recursive_schemas() -> None:
-    """They go through the reference implementation: deep data ends in an error, not the process."""
+    """The reference implementation reads them first: deep data ends in an error, not the process.
+    It would not know aliases, and give wrong bytes as a default."""
     deep = record(field("next", ["null", "R"]), A)
-    reader = record(field("next", ["null", "R"]), field("b", "int", default=7))
+    more = [field("b", "int", default=7), field("c", "bytes", default="\u00ff")]
+    reader = record(field("next", ["null", "R"]), field("d", "long", aliases=["a"]), *more)
     wrote = AvroCodec(deep)
     reads = Resolution(wrote, AvroCodec(reader))
     value = {"next": {"next": None, "a": 1}, "a": 2}
-    assert reads.decode(wrote.encode(value)) == {"next": {"next": None, "b": 7}, "b": 7}
+    rest = {"b": 7, "c": b"\xff"}
+    found = {"next": {"next": None, "d": 1, **rest}, "d": 2, **rest}
+    assert reads.decode(wrote.encode(value)) == found
     with pytest.raises(SerializationError, match="nested too deeply"):
         reads.decode(b"\x02" * 100_000)
 

@@ -13,19 +13,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro import schemaless_reader, schemaless_writer
 from fastavro.validation import validate
 
 from tallymark.serialization.errors import SerializationError
 from tallymark.serialization.inspection import Inspection, check_json_depth
-from tallymark.serialization.trees import for_reading, self_contained
+from tallymark.serialization.trees import for_reading, parse
 
 
 class Decoding:
     """Turns datum bytes into values by ``read``, which takes a stream and may fail in any way."""
 
     def __init__(self, read: Callable[[io.BytesIO], Any]) -> None:
-        self._read = read
+        self.read = read
 
     def decode(self, datum: bytes | bytearray | memoryview, start: int = 0) -> Any:
         """The value of the bytes from ``start`` on. Raises SerializationError if they are no datum,
@@ -33,7 +33,7 @@ class Decoding:
         stream = io.BytesIO(datum)
         stream.seek(start)
         try:
-            value = self._read(stream)
+            value = self.read(stream)
         except RecursionError:
             raise SerializationError("the datum is nested too deeply") from None
         # Wrong bytes come out as EOFError, IndexError, UnicodeDecodeError, OverflowError ...
@@ -67,9 +67,10 @@ class AvroCodec(Decoding):
         try:
             self.text = schema if isinstance(schema, str) else json.dumps(schema)
             tree, *referred = [_load(text, stored) for text in (self.text, *references)]
-            self.tree: Any = self_contained(tree, referred) if references else tree
-            parsed = parse_schema(self.tree)
-            self.recursive = Inspection(parsed).recursive
+            parsed = parse(tree, referred)
+            self.tree, self.parsed, self.known = parsed
+            self.recursive = Inspection(self.parsed).recursive
+            codec = _Reference(self.reference_schema()) if self.recursive else _Fast(self.parsed)
         except SerializationError:
             raise
         except RecursionError:
@@ -77,8 +78,6 @@ class AvroCodec(Decoding):
         # fastavro meets wrong JSON with whatever its code stumbles over: KeyError, TypeError ...
         except Exception as error:
             raise SerializationError(f"the schema is not valid Avro: {_say(error)}") from error
-        self.parsed: Any = parsed
-        codec = _Reference(self.reference_schema()) if self.recursive else _Fast(parsed)
         self._codec: _Codec = codec
         super().__init__(codec.decode)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import io
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import fastavro
 import fastavro.validation
@@ -17,42 +17,65 @@ import fastavro.validation
 from tallymark.serialization.codec import AvroCodec, Decoding
 from tallymark.serialization.errors import SerializationError
 
+_NONE: Final = object()
+
 
 class Resolution(Decoding):
     """Decodes what ``writer`` wrote into values of ``reader``'s schema: its fields, by name or
     alias, with its defaults and its types. Thread-safe.
 
-    Raises SerializationError if a default of ``reader`` is no value of its field. Where the
-    writer's schema is recursive, fields are matched by name only, not by alias.
+    A default that is no value of its field is none. Raises SerializationError where the two schemas
+    have different names, and the reader's no alias for the other one.
     """
 
     def __init__(self, writer: AvroCodec, reader: AvroCodec) -> None:
-        super().__init__(
-            _by_avro(writer, reader) if writer.recursive else _ByFastavro(writer, reader)
+        _check_names(writer, reader)
+        by_fastavro = _ByFastavro(writer, reader)
+        super().__init__(_checked(writer, by_fastavro) if writer.recursive else by_fastavro)
+
+
+def _check_names(writer: AvroCodec, reader: AvroCodec) -> None:
+    """fastavro would refuse each value, with both schemas written out in the error."""
+    if not (writer.name and reader.name):
+        return
+    aliases = reader.parsed.get("aliases", ())
+    if _simple(writer.name) not in {_simple(reader.name), *map(_simple, aliases)}:
+        raise SerializationError(
+            f"what was written as {writer.name} is not read as {reader.name}; give the reader's "
+            f"schema the alias {writer.name}, or leave out the reader"
         )
 
 
-def _by_avro(writer: AvroCodec, reader: AvroCodec) -> Callable[[io.BytesIO], Any]:
-    """By the reference implementation, which survives deep data (see :mod:`.inspection`)."""
-    import avro.io
+def _simple(name: str) -> str:
+    return name.rpartition(".")[2]
 
-    datum_reader = avro.io.DatumReader(writer.reference_schema(), reader.reference_schema())
-    return lambda stream: datum_reader.read(avro.io.BinaryDecoder(stream))
+
+def _checked(writer: AvroCodec, read: Callable[[io.BytesIO], Any]) -> Callable[[io.BytesIO], Any]:
+    """For recursive schemas: the writer's codec decodes first and raises RecursionError where the
+    data is so deep that fastavro would end the process (see :mod:`.inspection`)."""
+
+    def read_twice(stream: io.BytesIO) -> Any:
+        start = stream.tell()
+        writer.read(stream)
+        stream.seek(start)
+        return read(stream)
+
+    return read_twice
 
 
 class _ByFastavro:
     def __init__(self, writer: AvroCodec, reader: AvroCodec) -> None:
         self._writer = writer.parsed
-        known: dict[str, Any] = {}
-        self._reader = fastavro.parse_schema(copy.deepcopy(reader.tree), known)
+        self._reader, known = copy.deepcopy((reader.parsed, reader.known))
         # A list or a dict would be the same object in every value.
         self._copied = False
         with_default = [field for field in _fields(self._reader) if "default" in field]
         for field, default in [(field, _default(field, known)) for field in with_default]:
-            field["default"] = default
-            self._copied |= isinstance(default, list | dict)
-        if isinstance(self._reader, dict):  # else fastavro parses it for every value
-            self._reader |= {"__fastavro_parsed": True, "__named_schemas": known}
+            if default is _NONE:
+                del field["default"]  # what needs it is refused, as where there is none
+            else:
+                field["default"] = default
+                self._copied |= isinstance(default, list | dict)
 
     def __call__(self, stream: io.BytesIO) -> Any:
         value = fastavro.schemaless_reader(stream, self._writer, self._reader)
@@ -73,7 +96,8 @@ def _fields(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def _default(field: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    """The default of a field as decoding would give it: bytes, dates, records with all fields."""
+    """The default of a field as decoding would give it: bytes, dates, records with all fields.
+    ``_NONE`` if it is no value of its type: Java takes any text as the default of an enum."""
     try:
         value = _from_json(field["default"], field["type"], known)
         # A record around it tells fastavro the named types.
@@ -91,10 +115,8 @@ def _default(field: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
         found: Any = fastavro.schemaless_reader(stream, schema, None)
         return found["value"]
     # Validation, writing and logical types each raise what they like.
-    except Exception as error:
-        raise SerializationError(
-            f"the default of the reader's field {field['name']!r} is no value of its type"
-        ) from error
+    except Exception:
+        return _NONE
 
 
 def _from_json(json: Any, kind: Any, known: Mapping[str, Any]) -> Any:
