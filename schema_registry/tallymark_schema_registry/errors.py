@@ -168,6 +168,11 @@ def invalid_subject(subject: str) -> RegistryError:
     return RegistryError(422, 42208, f"The specified subject '{subject}' is not a valid.")
 
 
+def contract_too_large(limit: int) -> RegistryError:
+    text = f"The metadata or the rule set has more than {limit} characters"
+    return RegistryError(422, 42209, text)
+
+
 def invalid_rule_set(reason: str) -> RegistryError:
     return RegistryError(422, 42210, f"Invalid ruleset: {reason[:_SHOWN]}")
 

@@ -8,8 +8,8 @@
                                           |- configs, modes: name -> values ("": the context's)
                                           `- last_id: the highest id ever given
 
-One thread owns a catalog. Nothing but :meth:`Catalog.apply` changes it. It takes about half a
-kilobyte a version; texts are read from the store when they are needed.
+One thread owns a catalog. Nothing but :meth:`Catalog.apply` changes it. It takes about a
+kilobyte a schema; texts are read from the store when they are needed.
 """
 
 from __future__ import annotations

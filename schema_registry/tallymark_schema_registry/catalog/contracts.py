@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import lru_cache
 from typing import Any, Final
 
 from tallymark_schema_registry import errors
@@ -21,6 +22,9 @@ from tallymark_schema_registry.catalog.content import RULE_LISTS, java_order, so
 
 VERSION_PROPERTY: Final = "confluent:version"
 """A property of the metadata that the registry keeps equal to the version's number."""
+
+MAX_CHARACTERS: Final = 100_000
+"""Of a metadata or rule set. Each decision about a schema reads them, between other requests."""
 
 _MODES: Final = {
     "migrationRules": ("UPGRADE", "DOWNGRADE", "UPDOWN"),
@@ -146,6 +150,8 @@ def _names(value: Any, what: str) -> list[str]:
 
 def _whole(value: dict[str, Any]) -> str:
     text = sorted_json(value)
+    if len(text) > MAX_CHARACTERS:
+        raise errors.contract_too_large(MAX_CHARACTERS)
     if not _is_unicode(text):
         raise errors.bad_json("a text has one half of a surrogate pair")
     return text
@@ -168,12 +174,12 @@ def _listed(words: tuple[str, ...]) -> str:
 
 def merged_metadata(*layers: str) -> str:
     """Later layers win: by path of the tags and name of the properties; sensitive names add up."""
-    result: dict[str, Any] | None = None
-    for layer in layers:
-        if not layer:
-            continue
-        new = json.loads(layer)
-        old = result or {}
+    found = [layer for layer in layers if layer]
+    if len(found) < 2:
+        return found[0] if found else ""
+    result: dict[str, Any] = {}
+    for layer in found:
+        old, new = result, json.loads(layer)
         result = {
             key: {**old.get(key, {}), **new.get(key, {})}
             for key in ("tags", "properties")
@@ -187,16 +193,16 @@ def merged_metadata(*layers: str) -> str:
 
 def merged_rule_sets(*layers: str) -> str:
     """Later layers win by the name of the rule; a rule that is replaced moves to the end."""
-    result: dict[str, Any] | None = None
-    for layer in layers:
-        if not layer:
-            continue
-        new = json.loads(layer)
-        result = {**(result or {}), **{k: v for k, v in new.items() if k not in RULE_LISTS}} | {
-            key: _merged_rules((result or {}).get(key, []), new.get(key, []))
-            for key in RULE_LISTS
-            if (result or {}).get(key) or new.get(key)
-        }
+    found = [layer for layer in layers if layer]
+    if len(found) < 2:
+        return found[0] if found else ""
+    result: dict[str, Any] = {}
+    for layer in found:
+        old, new = result, json.loads(layer)
+        result = {**old, **new}
+        for key in RULE_LISTS:
+            if key in result:
+                result[key] = _merged_rules(old.get(key, []), new.get(key, []))
     return sorted_json(result)
 
 
@@ -208,8 +214,9 @@ def _merged_rules(old: list[Any], new: list[Any]) -> list[Any]:
 # --- single properties
 
 
+@lru_cache(maxsize=4096)
 def property_of(metadata: str, name: str) -> str | None:
-    """A property of a metadata text."""
+    """A property of a metadata text. Groups ask each version of a subject for the same one."""
     if not metadata:
         return None
     value: str | None = json.loads(metadata).get("properties", {}).get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
@@ -10,12 +11,14 @@ from tallymark_schema_registry.catalog.catalog import Catalog
 from tallymark_schema_registry.catalog.content import AVRO, Content
 from tallymark_schema_registry.catalog.contracts import property_of
 from tallymark_schema_registry.catalog.subject import Subject
-from tallymark_schema_registry.decisions.asking import newest_first
+from tallymark_schema_registry.decisions.asking import newest, newest_first
 from tallymark_schema_registry.decisions.commands import Compare, Conflict, Found
 from tallymark_schema_registry.decisions.scope import LEVEL, LOGICAL, POLICY, config_in_scope
 from tallymark_schema_registry.levels import Level, against
 
 OTHER_KIND: Final = "Incompatible because of different schema type"
+RESERVED_PROPERTY: Final = "confluent:reserved"
+"""A property of the metadata: names that no field may have, with commas between them."""
 _SHOWN_SCHEMA: Final = 10_240
 _SHOWN_REASONS: Final = 32_768
 
@@ -60,9 +63,37 @@ def has_other_kind(catalog: Catalog, subject: Subject) -> bool:
     return any(found.schema.kind != AVRO for found in newest_first(catalog, subject))
 
 
-def details(catalog: Catalog, subject: Subject, conflicts: Iterable[Conflict]) -> list[str]:
-    """The texts of an answer, one a reason; none where nothing conflicts."""
-    texts: list[str] = []
+def reserved_names(catalog: Catalog, subject: Subject, content: Content) -> list[str]:
+    """Why the names of fields that the metadata reserves stand against a schema, where the config
+    says ``validateFields``: a field has one of them, or a name is not reserved any more."""
+    if config_in_scope(catalog, subject).get("validateFields") is not True:
+        return []
+    latest = newest(catalog, subject)
+    now = _reserved(content.metadata)
+    before = _reserved(latest.schema.metadata) if latest else set[str]()
+    tree = json.loads(content.text) if now and content.text.startswith("{") else {}
+    fields = {field["name"] for field in tree.get("fields", ())}
+    return [
+        f"The new schema has reserved field {name} removed from its metadata which is present in "
+        "the old schema's metadata."
+        for name in sorted(before - now)
+    ] + [
+        f"The new schema has field that conflicts with the reserved field {name}."
+        for name in sorted(now & fields)
+    ]
+
+
+def _reserved(metadata: str) -> set[str]:
+    names = (property_of(metadata, RESERVED_PROPERTY) or "").split(",")
+    return {name.strip() for name in names} - {""}
+
+
+def details(
+    catalog: Catalog, subject: Subject, conflicts: Iterable[Conflict], others: Iterable[str] = ()
+) -> list[str]:
+    """The texts of an answer, one a reason; none where nothing conflicts. ``others`` are reasons
+    that are not about a version."""
+    texts = list(others)
     for conflict in conflicts:
         texts += _first(conflict.reasons)
         texts.append(f"{{oldSchemaVersion: {conflict.version}}}")

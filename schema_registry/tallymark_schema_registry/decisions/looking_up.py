@@ -35,6 +35,7 @@ from tallymark_schema_registry.decisions.comparing import (
     earlier,
     has_other_kind,
     only,
+    reserved_names,
 )
 from tallymark_schema_registry.decisions.scope import followed
 from tallymark_schema_registry.levels import Level
@@ -104,12 +105,14 @@ def check(catalog: Catalog, command: Check) -> Answer:
         other_kind = any(found.schema.kind != AVRO for found in one)
     if other_kind:
         return _reported(command, [OTHER_KIND])
+    names = reserved_names(catalog, subject, content)
     if not compare.earlier:
-        return _reported(command, [])
+        return _reported(command, details(catalog, subject, (), names))
     checked = command.checked
     if checked is None or checked.question != compare:
         return compare
-    return _reported(command, details(catalog, subject, checked.conflicts), checked.warnings)
+    reasons = details(catalog, subject, checked.conflicts, names)
+    return _reported(command, reasons, checked.warnings)
 
 
 def _reported(command: Check, reasons: list[str], warnings: tuple[str, ...] = ()) -> Decision:

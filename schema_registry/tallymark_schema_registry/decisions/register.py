@@ -41,6 +41,7 @@ from tallymark_schema_registry.decisions.comparing import (
     details,
     earlier,
     has_other_kind,
+    reserved_names,
 )
 from tallymark_schema_registry.decisions.importing import MAX, added_schema, entry_of, take
 from tallymark_schema_registry.decisions.references import check_live
@@ -194,8 +195,10 @@ def _new(
         if known:
             return Decision((), known)
     _check_new(catalog, subject, command, parsed, version)
-    if checked and checked.question == asked and checked.conflicts:
-        reasons = details(catalog, subject, checked.conflicts[:1])
+    found = checked.conflicts[:1] if checked and checked.question == asked else ()
+    names = [] if command.force else reserved_names(catalog, subject, content)
+    if found or names:
+        reasons = details(catalog, subject, found, names)
         raise errors.incompatible(subject.qualified, reasons)
     return _add(catalog, subject, version, content, command, now_ms, taken)
 

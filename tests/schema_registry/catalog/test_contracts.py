@@ -152,6 +152,18 @@ def test_sets_have_one_order_and_unknown_attributes_are_left_out() -> None:
     assert metadata_text({}) == "{}", "said to be empty is not the same as not said"
 
 
+def test_metadata_and_rule_sets_have_a_size() -> None:
+    """Every registration in the subject reads them, while all other requests wait."""
+    long = "x" * 100_000
+    for call, value in (
+        (metadata_text, {"sensitive": [long]}),
+        (rule_set_text, {"domainRules": [{"name": "a", "type": "CEL", "expr": long}]}),
+    ):
+        with pytest.raises(RegistryError) as refused:
+            call(value)
+        assert refused.value.code == 42209
+
+
 def test_numbers_among_the_properties_become_texts() -> None:
     assert property_of(metadata_text({"properties": {"a": 1, "b": True, "c": None}}), "a") == "1"
 

@@ -12,6 +12,7 @@ from tallymark_schema_registry.catalog.contracts import metadata_text, rule_set_
 from tallymark_schema_registry.catalog.records import SchemaAdded, VersionAdded, VersionRemoved
 from tallymark_schema_registry.catalog.subject import Subject
 from tallymark_schema_registry.decisions.commands import (
+    Check,
     Compare,
     Decision,
     DeleteSubject,
@@ -203,6 +204,28 @@ def test_groups_are_compared_among_themselves() -> None:
     assert _register(decider, "s", sent("x", metadata=of_major("2"))) == (2, 2)
     assert _register(decider, "s", sent("b", metadata=of_major("1"))) == (3, 3)
     assert _refused(decider, Register(subject("s"), sent("c", metadata=of_major("2")))).code == 409
+
+
+def test_reserved_names_are_kept_free() -> None:
+    decider = Decider()
+    decider.do(SetConfig(subject("s"), {"validateFields": True, "compatibility": "NONE"}))
+
+    def body(field: str, *reserved: str) -> Sent:
+        properties = {"confluent:reserved": ", ".join(reserved)}
+        text = f'{{"type":"record","name":"R","fields":[{{"name":"{field}","type":"int"}}]}}'
+        return sent(text, metadata=metadata_text({"properties": properties}))
+
+    _register(decider, "s", body("a", "x", "y"))
+    error = _refused(decider, Register(subject("s"), body("x", "x", "y")))
+    assert error.status == 409
+    assert "The new schema has field that conflicts with the reserved field x." in error.message
+    assert "validateFields: 'true'" in error.message
+    error = _refused(decider, Register(subject("s"), body("b", "y")))
+    assert "has reserved field x removed from its metadata" in error.message
+    assert decider.do(Check(subject("s"), None, body("b", "y")))[0].startswith("The new schema")
+    assert _register(decider, "s", body("b", "x", "y", "z")) == (2, 2)
+    decider.do(SetConfig(subject("s"), {"validateFields": False}))
+    assert _register(decider, "s", body("z", "z")) == (3, 3)
 
 
 def test_nothing_is_registered_beside_a_schema_of_another_type() -> None:
