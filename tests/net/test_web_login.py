@@ -139,6 +139,26 @@ def test_a_client_that_starts_with_many_connections_costs_one_hash() -> None:
     asyncio.run(main())
 
 
+def test_credentials_are_hashed_or_known_at_every_moment() -> None:
+    """A request that came between the end of the hash and its result going into the memory was one
+    too many: 429."""
+
+    async def main() -> None:
+        users = Users()
+        login = BasicLogin(users, sleep=at_once)
+        right = basic("alice", "right")
+        pool = [asyncio.create_task(login.check(right, "h")) for _ in range(2 * MAX_WAITING_OF_ONE)]
+        while login.remembered(right) is None:
+            assert not pool[0].done()
+            late = asyncio.create_task(login.check(right, "h"))
+            pool.append(late)
+            await asyncio.sleep(0)
+        assert {one.status for one in await asyncio.gather(*pool)} == {200}
+        assert users.hashed == 1
+
+    asyncio.run(main())
+
+
 def test_a_password_that_is_changed_while_it_is_hashed_is_not_remembered() -> None:
     """The old password was found right, then the users changed, and what had been found was put
     into the memory of the new ones: the old password was good for as long as it was used."""

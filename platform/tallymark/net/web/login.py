@@ -131,7 +131,7 @@ class BasicLogin:
         user = self.remembered(authorization)
         if user is not None:
             return Attempt(200, user)
-        began, version = self._clock(), self._version
+        began = self._clock()
         due = max(self._pace.come(host, began), began + self._at_least)
         guessed = _Guessed(sender(host), found[0])
         self._waiting[guessed] += 1
@@ -140,8 +140,6 @@ class BasicLogin:
             status = await self._judged(guessed, found[1], digest)
             if status == 200:
                 self._pace.let_in(host, self._clock())
-                if version == self._users.version:  # else the password may be one that was changed
-                    self._right.put(digest, found[0])
                 return Attempt(200, found[0])
             if self._waiting.total() <= MAX_HELD:
                 await self._sleep(due - self._clock())
@@ -168,9 +166,15 @@ class BasicLogin:
         return 401
 
     def _begin(self, name: str, password: str, digest: bytes) -> asyncio.Task[bool]:
+        version = self._version
+
         def ended(_task: asyncio.Task[bool]) -> None:
+            """Before any of those who wait goes on: the credentials are being hashed, or known."""
             if self._checks.get(digest) is task:
                 del self._checks[digest]
+            is_right = not task.cancelled() and task.exception() is None and task.result()
+            if is_right and version == self._users.version:  # else it may be the old password
+                self._right.put(digest, name)
 
         task = asyncio.create_task(self._hashed(name, password))
         self._checks[digest] = task
