@@ -26,6 +26,7 @@ from tallymark_schema_registry.schemas.model import (
     Props,
     Record,
     Ref,
+    Resolved,
     Schema,
     Union,
 )
@@ -85,7 +86,8 @@ class _Diff:
 
     def nodes(self, old: Node, new: Node, place: str, path: str) -> None:
         self.budget.spend(NODE)
-        old, new = self.old.resolve(old), self.new.resolve(new)
+        # Of a type that is defined twice the first definition counts: it is the one that is stored.
+        old, new = _first(self.old, old), _first(self.new, new)
         if len(self.found) >= MAX_CHANGES:
             return
         if isinstance(old, Record | Enum | Fixed):
@@ -126,7 +128,7 @@ class _Diff:
             self.changed("order of branches", place, path or "/", *order)
 
     def branch(self, schema: Schema, node: Node) -> object:
-        node = schema.resolve(node)
+        node = _first(schema, node)
         if isinstance(node, Record | Enum | Fixed):
             return type(node), node.name
         return node.kind if isinstance(node, Primitive) else type(node)
@@ -208,6 +210,10 @@ class _Diff:
     ) -> None:
         if len(self.found) < MAX_CHANGES:
             self.found.append(Change(action, what, place, path, before, after))
+
+
+def _first(schema: Schema, node: Node) -> Resolved:
+    return schema.names[node.name] if isinstance(node, Ref | Record | Enum | Fixed) else node
 
 
 def _kind(node: Node) -> str:

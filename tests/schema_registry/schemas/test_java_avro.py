@@ -23,7 +23,15 @@ from tallymark_schema_registry.schemas import (
     parse_schema,
     resolved_text,
 )
-from tallymark_schema_registry.schemas.model import Name
+from tallymark_schema_registry.schemas.model import (
+    Array,
+    Map,
+    Name,
+    Node,
+    Record,
+    Ref,
+    Union,
+)
 
 
 @pytest.mark.process
@@ -97,8 +105,23 @@ def _java_may_refuse(schema: Schema, error: str) -> bool:
     undefined = re.search(r"Undefined schema: .*\.(\w+)$", error)
     if undefined:
         return Name("", undefined[1]) in schema.names
+    # Of two equal definitions that use a type by its name, the first one was read when that type
+    # was not yet known: the type is recursive, or defined further down.
+    again = re.search(r"Can't redefine: (?:(.*)\.)?(\w+)$", error)
+    if again:
+        return _uses_names(schema.names[Name(again[1] or "", again[2])])
     # A recursive type in a reference, by way of another record: a fault of 1.12.
     return "Schema fields not set yet" in error
+
+
+def _uses_names(node: Node) -> bool:
+    if isinstance(node, Record):
+        return any(_uses_names(field.type) for field in node.fields)
+    if isinstance(node, Union):
+        return any(_uses_names(branch) for branch in node.branches)
+    if isinstance(node, Array | Map):
+        return _uses_names(node.items if isinstance(node, Array) else node.values)
+    return isinstance(node, Ref)
 
 
 def _shortened_wrongly(schema: Schema) -> bool:

@@ -50,7 +50,12 @@ class Generator:
     def schema(self, among: list[str] | None = None) -> Any:
         """The tree of a schema; ``among`` are full names that it may use."""
         self._defined = list(among or ())
-        return self._record("", 0) if self._chance(0.75) else self._type("", 0)
+        tree = self._record("", 0) if self._chance(0.75) else self._type("", 0)
+        if self._chance(0.15):
+            self._use_before_definition(tree)
+        if self._chance(0.15):
+            tree = self._define_again(tree)
+        return tree
 
     def changed(self, tree: Any) -> Any:
         """A later version: some of it added, removed or replaced."""
@@ -77,6 +82,24 @@ class Generator:
         for field in fields if isinstance(fields, list) else []:
             found += self.names(field.get("type"), space)
         return found
+
+    def _use_before_definition(self, tree: Any) -> None:
+        """Fields in another order: where one uses what another defines, it may come first now."""
+        for part in _parts(tree):
+            if isinstance(part.get("fields"), list):
+                self._dice.shuffle(part["fields"])
+
+    def _define_again(self, tree: Any) -> Any:
+        """One of the definitions a second time, alike, or with another doc, or another type."""
+        kinds = ("enum", "fixed", "record")
+        named = [one for one in _parts(tree) if one.get("type") in kinds and "namespace" in one]
+        if not named:
+            return tree
+        again = json.loads(json.dumps(self._dice.choice(named)))
+        what = self._dice.choice(["alike", "doc", "alias", "prop"])
+        if what != "alike":
+            again[what if what != "alias" else "aliases"] = ["o.T"] if what == "alias" else "new"
+        return {"type": "array", "items": [{"type": "map", "values": tree}, again]}
 
     def _change(self, tree: Any) -> None:
         records = [one for one in _parts(tree) if isinstance(one.get("fields"), list)]
