@@ -97,6 +97,8 @@ class _Diff:
             self.met.add(pair)
         if type(old) is not type(new) or (isinstance(old, Primitive) and _kind(old) != _kind(new)):
             before, after = _type(old), _type(new)
+            if before == after:  # two kinds of types with one name
+                before, after = f"{_word(old)} {before}", f"{_word(new)} {after}"
             self.changed("type", place or _root(new), path or "/", before, after)
             return
         if isinstance(old, Union) and isinstance(new, Union):
@@ -218,6 +220,10 @@ def _first(schema: Schema, node: Node) -> Resolved:
 
 def _kind(node: Node) -> str:
     return node.kind if isinstance(node, Primitive) else ""
+
+
+def _word(node: Node) -> str:
+    return type(node).__name__.lower()
 
 
 def _root(node: Node) -> str:

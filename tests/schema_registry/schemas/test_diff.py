@@ -106,6 +106,11 @@ A, B = field("a", "int"), field("b", "string")
             {"type": "map", "values": {"type": "long", "logicalType": "timestamp-micros"}},
             ['~ {}: logicalType "timestamp-millis" -> "timestamp-micros"'],
         ),
+        (
+            record(A),
+            {"type": "fixed", "name": "R", "size": 1},
+            ["~ R: type record R -> fixed R"],
+        ),
         (record(A), record({**A, "x/y": 1}), ["~ R.a: x/y none -> 1"]),
     ],
 )
