@@ -71,6 +71,17 @@ def sorted_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+def is_unicode(*texts: str) -> bool:
+    """False where one has half of a surrogate pair: it can be written in JSON, but not hashed, sent
+    or stored."""
+    try:
+        for text in texts:
+            text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _metadata_parts(metadata: str) -> Iterator[str]:
     # In the order in which Confluent's servers hash them.
     tree = json.loads(metadata)

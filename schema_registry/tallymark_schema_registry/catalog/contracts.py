@@ -18,7 +18,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tallymark_schema_registry import errors
-from tallymark_schema_registry.catalog.content import RULE_LISTS, java_order, sorted_json
+from tallymark_schema_registry.catalog.content import (
+    RULE_LISTS,
+    is_unicode,
+    java_order,
+    sorted_json,
+)
 
 VERSION_PROPERTY: Final = "confluent:version"
 """A property of the metadata that the registry keeps equal to the version's number."""
@@ -38,9 +43,10 @@ _KINDS: Final = ("TRANSFORM", "CONDITION")
 # --- from a request
 
 
-def metadata_text(value: Any) -> str:
+def metadata_text(value: Any, *, strict: bool = True) -> str:
     """The metadata of a request, as it is stored. Raises the 400 error where its types are wrong;
-    unknown attributes are left out, as the ecosystem's servers do."""
+    unknown attributes are left out, as the ecosystem's servers do. ``strict`` False: it was
+    accepted elsewhere, whatever its size."""
     if value is None:
         return ""
     tree = _object(value, "metadata")
@@ -53,12 +59,12 @@ def metadata_text(value: Any) -> str:
         "properties": _texts(tree.get("properties"), "metadata.properties"),
         "sensitive": _names(tree.get("sensitive"), "metadata.sensitive"),
     }
-    return _whole({key: item for key, item in kept.items() if item})
+    return _whole({key: item for key, item in kept.items() if item}, strict)
 
 
-def rule_set_text(value: Any) -> str:
+def rule_set_text(value: Any, *, strict: bool = True) -> str:
     """The rule set of a request, as it is stored. Raises the 400 error where its types are wrong,
-    and the 42210 error where it is not valid."""
+    and the 42210 error where it is not valid; that not, if ``strict`` is False."""
     if value is None:
         return ""
     tree = _object(value, "ruleSet")
@@ -67,19 +73,18 @@ def rule_set_text(value: Any) -> str:
         rules = tree.get(key)
         if rules is not None and not isinstance(rules, list):
             raise errors.bad_json(f"ruleSet.{key} must be a list")
-        found = [_rule(rule, key, modes) for rule in rules or ()]
-        for name, times in Counter(rule["name"] for rule in found).items():
-            if times > 1:
-                raise errors.invalid_rule_set(f"{key} has more than one rule named '{name}'")
+        found = [_rule(rule, key) for rule in rules or ()]
+        if strict:
+            _check_rules(found, key, modes)
         if found:
             kept[key] = found
     enable_only_at = tree.get("enableOnlyAt")
     if isinstance(enable_only_at, str):
         kept["enableOnlyAt"] = enable_only_at
-    return _whole(kept)
+    return _whole(kept, strict)
 
 
-def _rule(value: Any, key: str, modes: tuple[str, ...]) -> dict[str, Any]:
+def _rule(value: Any, key: str) -> dict[str, Any]:
     tree = _object(value, f"ruleSet.{key}")
     rule: dict[str, Any] = {"kind": "TRANSFORM", "mode": "WRITEREAD"}
     for name in _RULE_TEXTS:
@@ -89,7 +94,6 @@ def _rule(value: Any, key: str, modes: tuple[str, ...]) -> dict[str, Any]:
         if not isinstance(text, str):
             raise errors.bad_json(f"ruleSet.{key}.{name} must be a text")
         rule[name] = text
-    _check_rule(rule, key, modes)
     tags = _names(tree.get("tags"), f"ruleSet.{key}.tags")
     params = _texts(tree.get("params"), f"ruleSet.{key}.params")
     disabled = tree.get("disabled", False)
@@ -100,6 +104,14 @@ def _rule(value: Any, key: str, modes: tuple[str, ...]) -> dict[str, Any]:
     if params:
         rule["params"] = params
     return {**rule, "disabled": disabled}
+
+
+def _check_rules(rules: list[dict[str, Any]], key: str, modes: tuple[str, ...]) -> None:
+    for rule in rules:
+        _check_rule(rule, key, modes)
+    for name, times in Counter(rule["name"] for rule in rules).items():
+        if times > 1:
+            raise errors.invalid_rule_set(f"{key} has more than one rule named '{name}'")
 
 
 def _check_rule(rule: dict[str, Any], key: str, modes: tuple[str, ...]) -> None:
@@ -148,21 +160,13 @@ def _names(value: Any, what: str) -> list[str]:
     return sorted(set(value), key=java_order)
 
 
-def _whole(value: dict[str, Any]) -> str:
+def _whole(value: dict[str, Any], strict: bool) -> str:
     text = sorted_json(value)
-    if len(text) > MAX_CHARACTERS:
+    if strict and len(text) > MAX_CHARACTERS:
         raise errors.contract_too_large(MAX_CHARACTERS)
-    if not _is_unicode(text):
+    if not is_unicode(text):
         raise errors.bad_json("a text has one half of a surrogate pair")
     return text
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _listed(words: tuple[str, ...]) -> str:
@@ -207,8 +211,8 @@ def merged_rule_sets(*layers: str) -> str:
 
 
 def _merged_rules(old: list[Any], new: list[Any]) -> list[Any]:
-    names = {rule["name"] for rule in new}
-    return [rule for rule in old if rule["name"] not in names] + new
+    names = {rule.get("name") for rule in new}
+    return [rule for rule in old if rule.get("name") not in names] + new
 
 
 # --- single properties

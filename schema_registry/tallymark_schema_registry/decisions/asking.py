@@ -9,7 +9,7 @@ from typing import Final
 
 from tallymark_schema_registry import errors
 from tallymark_schema_registry.catalog.catalog import Catalog, SchemaEntry, VersionEntry
-from tallymark_schema_registry.catalog.content import AVRO, Content, sorted_json
+from tallymark_schema_registry.catalog.content import AVRO, Content, is_unicode, sorted_json
 from tallymark_schema_registry.catalog.contracts import (
     merged_metadata,
     merged_rule_sets,
@@ -42,7 +42,7 @@ def question(catalog: Catalog, subject: Subject, sent: Sent, normalize: bool) ->
         normalize = config_in_scope(catalog, subject).get("normalize") is True
     if is_empty(sent):
         return _latest_again(catalog, subject, normalize)
-    if not _is_unicode(sent.text or "", *(reference.name for reference in sent.references)):
+    if not is_unicode(sent.text or "", *(reference.name for reference in sent.references)):
         raise errors.invalid_schema("a text has one half of a surrogate pair")
     references = numbered(catalog, subject.context, sent.references)
     return Parse(
@@ -67,15 +67,6 @@ def _latest_again(catalog: Catalog, subject: Subject, normalize: bool) -> Parse:
     return Parse(
         subject.context, None, schema.schema_id, schema.references, references, normalize=normalize
     )
-
-
-def _is_unicode(*texts: str) -> bool:
-    try:
-        for text in texts:
-            text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def newest(catalog: Catalog, subject: Subject) -> Found | None:
@@ -105,7 +96,7 @@ def at(catalog: Catalog, subject: Subject, version: int) -> Found | None:
 
 def as_sent(sent: Sent, parsed: Parsed) -> Content:
     """The content of the body, and nothing else."""
-    if not _is_unicode(parsed.text):
+    if not is_unicode(parsed.text):
         raise errors.invalid_schema("a text has one half of a surrogate pair")
     return Content(parsed.text, AVRO, parsed.references, sent.metadata, sent.rule_set)
 

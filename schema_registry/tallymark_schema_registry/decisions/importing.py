@@ -6,9 +6,13 @@ is refused. Nothing is compared or merged, since it was when it was new.
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 from tallymark_schema_registry import errors
 from tallymark_schema_registry.catalog.catalog import Catalog, SchemaEntry, VersionEntry
-from tallymark_schema_registry.catalog.content import Content
+from tallymark_schema_registry.catalog.content import Content, is_unicode
+from tallymark_schema_registry.catalog.contracts import metadata_text, rule_set_text
 from tallymark_schema_registry.catalog.records import (
     Record,
     SchemaAdded,
@@ -53,6 +57,7 @@ def take(
     """The version with this id and content. A soft-deleted one that comes undeleted is restored,
     and the other way round."""
     check_registrable(subject)
+    content = _normal(content)
     _check(catalog, subject, version, schema_id, content)
     context, name = subject
     schema = catalog.schema(context, schema_id)
@@ -74,6 +79,19 @@ def take(
     return Decision(tuple(records), Found(subject, entry, schema), contents)
 
 
+def _normal(content: Content) -> Content:
+    """Metadata and rule set as a request of ours would have them: another server wrote them. Raises
+    the 400 or 42201 error where a type is wrong."""
+    if not is_unicode(content.text, *(reference.name for reference in content.references)):
+        raise errors.invalid_schema("a text has one half of a surrogate pair")
+    metadata, rule_set = content.metadata, content.rule_set
+    return replace(
+        content,
+        metadata=metadata_text(json.loads(metadata), strict=False) if metadata else "",
+        rule_set=rule_set_text(json.loads(rule_set), strict=False) if rule_set else "",
+    )
+
+
 def _check(
     catalog: Catalog, subject: Subject, version: int, schema_id: int, content: Content
 ) -> None:
@@ -81,6 +99,7 @@ def _check(
         raise errors.invalid_version(str(version))
     if not 0 <= schema_id <= MAX:
         raise errors.invalid_schema(f"{schema_id} is not an id: it must be between 0 and 2^31-1")
+    closure(catalog, subject.context, content.references)
     schema = catalog.schema(subject.context, schema_id)
     if schema is not None and not is_same(schema, content, content.md5()):
         raise errors.not_permitted(
@@ -93,7 +112,6 @@ def _check(
             f"Overwrite version {version} of subject {subject.qualified}, which has id "
             f"{entry.schema_id}, with id {schema_id} is not permitted."
         )
-    closure(catalog, subject.context, content.references)
 
 
 def added_schema(context: str, schema_id: int, content: Content) -> SchemaAdded:

@@ -161,10 +161,37 @@ def test_an_import_is_refused_where_something_else_is() -> None:
     assert _refused(decider, Import(subject(":.__GLOBAL:"), 1, 1, content("a"))) == 42208
 
 
+def test_metadata_of_another_server_is_brought_into_our_form() -> None:
+    """A server's rules may have names that we refuse, and a server of another make attributes and
+    orders of its own. What it accepted is taken; what has wrong types could not be hashed, and was
+    a 500."""
+    decider = Decider()
+    odd = Content(
+        "a",
+        metadata='{"sensitive":["b","a"],"note":1}',
+        rule_set='{"domainRules":[{"name":"1 x","mode":"UPGRADE"}]}',
+    )
+    found = decider.do(Import(subject("s"), 1, 1, odd))
+    assert found.schema.metadata == metadata_text({"sensitive": ["a", "b"]})
+    assert decider.do(Import(subject("s"), 1, 1, odd)).version == found.version
+    assert decider.catalog.number == 2
+    decider.do(SetConfig(subject("s"), {"defaultRuleSet": {"domainRules": []}}))
+    decider.do(Register(subject("s"), sent("b")))
+    for wrong in ('{"tags":["a"]}', '{"properties":{"a":{}}}', "[1]"):
+        command = Import(subject("s"), 2, 2, Content("b", metadata=wrong))
+        assert _refused(decider, command) == 400
+    assert _refused(decider, Import(subject("s"), 2, 2, Content("b", rule_set="3"))) == 400
+    assert _refused(decider, Import(subject("s"), 2, 2, Content("\ud800"))) == 42201
+
+
 def test_an_import_of_a_reference_to_nothing_is_refused() -> None:
     decider = Decider()
     command = Import(subject("s"), 1, 2, content("b", ("t", 1)))
     assert _refused(decider, command) == 42201
+    decider.do(Import(subject("u"), 1, 2, content("b")))
+    for number in (0, -1, 2**31, 10**30):
+        assert _refused(decider, Import(subject("s"), 1, 2, content("b", ("u", number)))) == 42201
+    decider = Decider()
     itself = Import(subject("t"), 1, 2, content("b", ("t", 1)))
     assert _refused(decider, itself) == 42201
     decider.do(Import(subject("t"), 1, 1, content("a"), deleted=True))
