@@ -8,86 +8,20 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import pytest
-from hostile_schemas import SMALL, record, text
+from hostile_schemas import SMALL
 
-from tallymark_schema_registry import levels, service
+from tallymark_schema_registry import levels
 from tallymark_schema_registry.bounded_cache import BoundedCache
 from tallymark_schema_registry.embedded import RegistryServer
-from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.node import understanding
 from tallymark_schema_registry.schemas import Budget, Schema
-from tallymark_schema_registry.service import Registry
-from tallymark_schema_registry.store import Store, open_engine
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    registry = Registry(Store(open_engine(f"sqlite:///{tmp_path / 'registry.db'}")))
-    yield registry
-    registry.close()
-
-
-def with_field(name: str) -> str:
-    return text(record("R", [{"name": name, "type": "int", "default": 0}]))
-
-
-def comparing(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> list[int]:
-    """``meanwhile`` happens once, during the first comparison; every comparison is counted."""
-    compare, calls = levels.first_conflict, list[int]()
-
-    def slow(*arguments: object) -> object:
-        calls.append(len(calls))
-        if len(calls) == 1:
-            meanwhile()
-        return compare(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(service, "first_conflict", slow)
-    return calls
-
-
-def test_others_register_while_schemas_are_compared(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The comparison held the lock of all writers: after 10 s of it they got 500."""
-    registry.register("slow", with_field("a"))
-    with ThreadPoolExecutor(1) as pool:
-
-        def another() -> None:
-            pool.submit(registry.register, "other", '"int"').result(timeout=20)
-
-        comparing(monkeypatch, another)
-        registry.register("slow", with_field("b"))
-    assert registry.versions("slow") == [1, 2]
-    assert registry.versions("other") == [1]
-
-
-def test_who_was_first_meanwhile_is_compared_with(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was compared before the transaction is compared again where it is no longer the last."""
-    registry.register("s", with_field("a"))
-    calls = comparing(monkeypatch, lambda: registry_of_another())
-
-    def registry_of_another() -> None:
-        # In the same thread: the one above holds neither connection nor lock.
-        other = text(record("R", [{"name": "a", "type": "string", "default": ""}]))
-        registry.set_level("s", levels.Level.NONE)
-        registry.register("s", other)
-        registry.set_level("s", levels.Level.BACKWARD)
-
-    with pytest.raises(RegistryError) as refused:
-        registry.register("s", text(record("R", [{"name": "a", "type": "long", "default": 0}])))
-    assert refused.value.status == 409
-    assert registry.versions("s") == [1, 2]
-    assert len(calls) >= 2
 
 
 @pytest.fixture(scope="module")
@@ -126,13 +60,15 @@ def test_who_registers_a_small_schema_does_not_wait_for_large_ones(
     One comparison stands still, others wait for it: reading and registering go on, and one more
     than may wait is told to come again."""
     begun, go_on = threading.Event(), threading.Event()
-    compare = levels.differences
+    compare = levels.findings
 
-    def slow(level: levels.Level, new: Schema, old: Schema, budget: Budget) -> object:
+    def slow(
+        level: levels.Level, new: Schema, old: Schema, budget: Budget, **more: bool
+    ) -> object:
         if budget.left > 500_000:
             begun.set()
             assert go_on.wait(60)
-        return compare(level, new, old, budget)
+        return compare(level, new, old, budget, **more)
 
     limits = httpx.Limits(max_connections=30)
     with (
@@ -142,7 +78,7 @@ def test_who_registers_a_small_schema_does_not_wait_for_large_ones(
         for number in range(6):
             first = SMALL["unions of one name"]()[0]
             http.post(f"/subjects/heavy{number}/versions", json={"schema": first})
-        monkeypatch.setattr(understanding, "differences", slow)
+        monkeypatch.setattr(understanding, "findings", slow)
         second = SMALL["unions of one name"]()[1]
         try:
             waiting = [

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tallymark_audit.store import open_store
-from tallymark_schema_registry.store import Store, open_engine
+from tallymark_schema_registry.store.opening import open_store as open_registry_store
 
 pytestmark = pytest.mark.soak
 
@@ -20,8 +20,8 @@ TIMES = 100
 
 
 def open_registry(address: str) -> None:
-    store = Store(open_engine(address))
-    store.ping()
+    store = open_registry_store(address)
+    assert store.unchanged(0)
     store.close()
 
 

@@ -11,6 +11,10 @@ GLOBAL_CONTEXT: Final = ".__GLOBAL"
 """Its level and mode hold for every context that has none of its own."""
 MAX_NAME: Final = 1000
 """Characters of a subject's name, its context included."""
+MAX_BYTES: Final = 2_500
+"""The same in UTF-8: a key of PostgreSQL has some 2,700 bytes at most."""
+_SHORT: Final = MAX_BYTES // 4 - 1
+"""Characters that are never too many."""
 
 
 class Subject(NamedTuple):
@@ -43,11 +47,19 @@ def parse_subject(text: str, context: str = DEFAULT_CONTEXT) -> Subject:
     if not text.isprintable() or len(text) > MAX_NAME:
         raise errors.invalid_subject(text)
     if not text.startswith(":"):
-        return Subject(context, text)
-    named, colon, name = text[1:].partition(":")
-    if not colon or not named.startswith("."):
+        found = Subject(context, text)
+    else:
+        named, colon, name = text[1:].partition(":")
+        if not colon or not named.startswith("."):
+            raise errors.invalid_subject(text)
+        found = Subject(named, name)
+    if len(found.context) + len(found.name) > _SHORT and _size(found) > MAX_BYTES:
         raise errors.invalid_subject(text)
-    return Subject(named, name)
+    return found
+
+
+def _size(subject: Subject) -> int:
+    return len(subject.qualified.encode(errors="surrogatepass"))
 
 
 def check_registrable(subject: Subject) -> None:

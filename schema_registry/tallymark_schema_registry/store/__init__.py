@@ -1,10 +1,7 @@
-"""Where schemas are kept: SQLite or PostgreSQL, through SQLAlchemy Core.
+"""Where changes and texts are kept: SQLite or PostgreSQL.
 
-Read ``tables`` first, then ``store`` (every query and every transaction); ``open`` opens the
-database and creates the tables.
+Read :mod:`.layout` first (the tables), then :mod:`.sql_store` (every transaction), with
+:mod:`.changes` (its values and errors), :mod:`.rows` (what changes amount to, pure) and
+:mod:`.statements`. :mod:`.watch` tells whether other processes have written. :mod:`.opening` opens
+the database, with :mod:`.migrations` and :mod:`.same_file`; :mod:`.loading` reads it at a start.
 """
-
-from tallymark_schema_registry.store.open import open_engine
-from tallymark_schema_registry.store.store import Conflict, Store, Stored
-
-__all__ = ["Conflict", "Store", "Stored", "open_engine"]

@@ -6,11 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from random import Random
 
 import pytest
 
 from tallymark_schema_registry.catalog.content import Reference
-from tallymark_schema_registry.catalog.subject import Subject
+from tallymark_schema_registry.catalog.subject import Subject, parse_subject
 from tallymark_schema_registry.decisions.commands import Sent
 from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.node.registry import Registry
@@ -79,6 +81,47 @@ def test_what_is_refused_leaves_nothing_behind(database: str) -> None:
             assert await node.check(S, None, record("b", default=False))
             assert not await node.check(S, "latest", record("b"))
             assert node.catalog.number == number
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("spec", ["0", "-2", "x", "", "1.5", "2147483648", "9" * 14, "²"])
+def test_versions_that_are_none(tmp_path: Path, spec: str) -> None:
+    async def main() -> None:
+        async with nodes(f"sqlite:///{tmp_path / 'registry.db'}") as [node]:
+            await node.register(S, record("a"))
+            assert (await refused(node.version(S, spec))).code == 42202
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("subject", ["", "a\nb", "\x00", ":.ctx", "x" * 1001, "\ud800"])
+def test_subjects_that_are_refused(tmp_path: Path, subject: str) -> None:
+    async def main() -> None:
+        async with nodes(f"sqlite:///{tmp_path / 'registry.db'}") as [node]:
+            with pytest.raises(RegistryError) as error:
+                await node.register(parse_subject(subject), record("a"))
+            assert error.value.code == 42208
+
+    asyncio.run(main())
+
+
+def test_the_longest_names_are_stored(database: str) -> None:
+    """PostgreSQL refuses keys above 2,704 bytes: 1,000 characters of four bytes were a 500."""
+    random = Random(7)
+    name = "".join(chr(random.randrange(0x20000, 0x2A6D0)) for _ in range(1_000))
+
+    async def main() -> None:
+        async with nodes(database) as [node]:
+            with pytest.raises(RegistryError) as error:
+                parse_subject(name)
+            assert error.value.code == 42208
+            longest = parse_subject(name[:625])
+            assert (await node.register(longest, record("a"))).version == 1
+            assert (
+                await node.set_mode(parse_subject(f":.{name[:623]}:"), "READONLY")
+            ) == "READONLY"
+            assert (await node.register(parse_subject("x" * 1_000), record("a"))).version == 1
 
     asyncio.run(main())
 
