@@ -62,9 +62,7 @@ def test_who_registers_a_small_schema_does_not_wait_for_large_ones(
     begun, go_on = threading.Event(), threading.Event()
     compare = levels.findings
 
-    def slow(
-        level: levels.Level, new: Schema, old: Schema, budget: Budget, **more: bool
-    ) -> object:
+    def slow(level: levels.Level, new: Schema, old: Schema, budget: Budget, **more: bool) -> object:
         if budget.left > 500_000:
             begun.set()
             assert go_on.wait(60)
