@@ -1,4 +1,4 @@
-"""Comparisons: what others do meanwhile, many versions, and versions that are not valid any more."""
+"""Comparisons: what others do meanwhile, many versions, and versions that are not valid now."""
 
 from __future__ import annotations
 
