@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from tallymark_schema_registry.schemas.budget import NODE, Budget
+from tallymark_schema_registry.schemas.budget import NODE, Budget, TooLargeError
 from tallymark_schema_registry.schemas.defaults import DefaultCheck
 from tallymark_schema_registry.schemas.logical import logical_type
 from tallymark_schema_registry.schemas.model import (
@@ -41,7 +41,10 @@ def normalized(schema: Schema, budget: Budget | None = None) -> Schema:
     """The schema in that form: ``canonical_text`` writes it. Raises TooLargeError."""
     budget = budget or Budget()
     budget.doing = "to normalize"
-    return _Normalizer(schema, budget).schema()
+    try:
+        return _Normalizer(schema, budget).schema()
+    except RecursionError:  # defaults of a version that is stored were never followed
+        raise TooLargeError("it is nested too deeply to normalize") from None
 
 
 class _Normalizer:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from tallymark_schema_registry.schemas.budget import Budget
+from tallymark_schema_registry.schemas.budget import Budget, TooLargeError
 from tallymark_schema_registry.schemas.compatibility import (
     MAX_REASONS,
     Incompatibility,
@@ -91,16 +92,18 @@ def doubts(schema: Schema, budget: Budget | None = None) -> list[Finding]:
     Only of what the text itself defines. Raises TooLargeError."""
     budget = budget or Budget()
     budget.doing = "to check its defaults"
+    try:
+        return list(islice(_doubts(schema, budget), MAX_REASONS))
+    except RecursionError:  # defaults of a version that is stored were never followed
+        raise TooLargeError("it is nested too deeply to check its defaults") from None
+
+
+def _doubts(schema: Schema, budget: Budget) -> Iterator[Finding]:
     loose, strict = DefaultCheck(schema, budget), DefaultCheck(schema, budget, symbols=True)
-    found: list[Finding] = []
     for path, field in _fields(schema.root, ""):
         budget.spend()
-        if field.default is MISSING or strict.fits_field(field):
-            continue
-        found.append(_doubt(field, path, loose.fits_field(field)))
-        if len(found) >= MAX_REASONS:
-            break
-    return found
+        if field.default is not MISSING and not strict.fits_field(field):
+            yield _doubt(field, path, loose.fits_field(field))
 
 
 def _doubt(field: Field, path: str, fits: bool) -> Finding:

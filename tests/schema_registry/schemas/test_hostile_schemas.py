@@ -25,6 +25,7 @@ from tallymark_schema_registry.schemas import (
     parse_schema,
     resolved_text,
 )
+from tallymark_schema_registry.schemas.budget import MAX_DEPTH
 
 MIB = 1 << 20
 
@@ -160,3 +161,40 @@ def for_doubts(_first: Schema, second: Schema) -> None:
 
 def for_normal_form(_first: Schema, second: Schema) -> None:
     assert resolved_text(normalized(second))
+
+
+def all_of(first: Schema, second: Schema) -> None:
+    assert incompatibilities(second, first) == []
+    for make in (for_report, for_difference, for_doubts, for_normal_form):
+        make(first, second)
+
+
+def test_the_deepest_records_that_are_taken_go_through_all_of_it() -> None:
+    def nested(kind: str) -> Schema:
+        tree: object = kind
+        for level in range(MAX_DEPTH):
+            tree = record(f"R{level}", [{"name": "a", "type": tree}])
+        return parse_schema(text(tree))
+
+    all_of(nested("int"), nested("long"))
+
+
+def test_stored_defaults_that_need_one_another_are_a_refusal() -> None:
+    """A record's default leaves out a field whose own default leaves out a field, 2,000 times:
+    what is sent is refused; of what is stored nobody had asked."""
+    fields = [
+        {
+            "name": f"f{n}",
+            "type": record(f"R{n}", [{"name": "a", "type": f"R{n + 1}", "default": {}}]),
+        }
+        for n in range(2000)
+    ]
+    tree = text(record("Top", [*fields, {"name": "last", "type": record("R2000", [])}]))
+    with pytest.raises(InvalidSchemaError):
+        parse_schema(tree)
+    stored = parse_schema(tree, stored=True)
+    with pytest.raises(TooLargeError, match="nested"):
+        doubts(stored)
+    union = text(record("U", [{"name": "u", "type": ["R0", "null"], "default": {}}]))
+    with pytest.raises(TooLargeError, match="nested"):
+        normalized(parse_schema(union, None, [stored], stored=True))
