@@ -71,9 +71,14 @@ OnContext = Annotated[Subject, Depends(_place)]
 """Where the config and the mode of the path's context are; the default one's is the global one."""
 
 Version = Annotated[
-    str, BeforeValidator(unquote), Path(description="A number, `latest`, or `-1` for the latest")
+    str,
+    BeforeValidator(unquote),
+    Path(
+        description="A number, `latest`, or `-1` for the latest",
+        json_schema_extra={"pattern": "^(latest|-1|[1-9][0-9]{0,8})$"},
+    ),
 ]
-SchemaId = Annotated[_Number, Path(description="The schema's id")]
+SchemaId = Annotated[_Number, Path(description="The schema's id", json_schema_extra={"minimum": 1})]
 
 Deleted = Annotated[_Flag, Query(description="Softly deleted ones too")]
 DeletedOnly = Annotated[
