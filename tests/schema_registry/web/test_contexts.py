@@ -77,3 +77,21 @@ def test_what_is_no_context(api: Api) -> None:
     for name in ("ctx", "a:b", ".a:b", "%00"):
         api.refused(api.get(f"/contexts/{name}/subjects"), 42208)
     api.refused(api.get("/contexts/.a/contexts/.b/subjects"), 404)
+
+
+def test_an_id_that_a_subject_has_in_another_context(api: Api) -> None:
+    """Consumers name a topic and know of no contexts; what was found so is not remembered as the
+    default context's."""
+    name, number = api.subject, 900_000_001
+    subject = f":{context_of(api)}:{name}"
+    api.put(f"/mode/{subject}", {"mode": "IMPORT"})
+    api.register(RECORD.replace('"R"', '"OnlyThere"'), subject, id=number, version=1)
+    paths = (f"/schemas/ids/{number}", f"/schemas/ids/{number}/schema")
+    for path in paths:
+        api.refused(api.get(path), 40403)
+        assert [api.get(f"{path}?subject={name}").status_code for _ in range(3)] == [200] * 3
+        api.refused(api.get(path), 40403)
+    for query in ("", "?permanent=true"):
+        assert api.delete(f"/subjects/{subject}{query}").json() == [1]
+    for path in paths:
+        api.refused(api.get(f"{path}?subject={name}"), 40403)
