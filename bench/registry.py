@@ -105,7 +105,11 @@ def load(
             assert client.stdout is not None
             client.stdout.readline()
         used = cpu_seconds(server.pid)
-        ended = [json.loads(client.communicate("go\n")[0]) for client in clients]
+        for client in clients:
+            assert client.stdin is not None
+            client.stdin.write("go\n")
+            client.stdin.flush()
+        ended = [json.loads(client.communicate()[0]) for client in clients]
         used = cpu_seconds(server.pid) - used
     if any(each["failed"] for each in ended):
         raise RuntimeError(f"{what}: {ended} (answers that are errors)")

@@ -12,15 +12,14 @@ from pathlib import Path
 
 from tallymark.closing import ClosedByWith
 from tallymark.net.web.access import WebAccess
-from tallymark.net.web.access_log import AccessLog, AccessLogFile
+from tallymark.net.web.access_log import AccessLogFile
 from tallymark.net.web.connection_bounds import WebLimits
 from tallymark.net.web.guard import OwnNames
 from tallymark.net.web.server import WebServer, listen
 from tallymark_schema_registry.node.registry import Registry
 from tallymark_schema_registry.store.opening import open_store
-from tallymark_schema_registry.web import create_app
-from tallymark_schema_registry.web.front.serving import with_front
 from tallymark_schema_registry.web.responses import Profile
+from tallymark_schema_registry.web.serving import RegistryOverHttp
 
 
 class RegistryServer(ClosedByWith):
@@ -46,17 +45,22 @@ class RegistryServer(ClosedByWith):
         self._access_log: AccessLogFile | None = None
         try:
             self._access_log = AccessLogFile(access_log) if access_log else None
-            registry = Registry(open_store(store))
-            app = create_app(registry, cluster_id, profile)
             access = access or WebAccess(OwnNames((host,)))
-            app = access.around(app)
-            if self._access_log:
-                app = AccessLog(app, self._access_log)
-            self.url = f"{access.scheme}://{host}:{listener.getsockname()[1]}"
-            http = with_front(registry, access, self._access_log)
-            self._server = WebServer(
-                app, listener, "schema-registry", tls=access.tls, limits=limits, http=http
+            served = RegistryOverHttp(
+                Registry(open_store(store)),
+                access,
+                cluster_id=cluster_id,
+                profile=profile,
+                log=self._access_log,
             )
+            self.url = f"{access.scheme}://{host}:{listener.getsockname()[1]}"
+            self._server = WebServer(
+                *(served.app, listener, "schema-registry"),
+                tls=access.tls,
+                limits=limits,
+                http=served.http,
+            )
+            served.quota = self._server.quota
         except BaseException:
             listener.close()
             self._close_log()

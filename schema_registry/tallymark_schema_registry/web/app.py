@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
@@ -38,11 +38,17 @@ _ROOMS: Final = (registering, subjects, ids, deleting, config, server)
 _log = logging.getLogger(__name__)
 
 
-def create_app(registry: Registry, cluster_id: str = "", profile: Profile = Profile.SEVEN) -> App:
+def create_app(
+    registry: Registry,
+    cluster_id: str = "",
+    profile: Profile = Profile.SEVEN,
+    metrics_page: Callable[[], bytes] = bytes,
+) -> App:
     """The registry as an ASGI application. It starts ``registry`` when it is started, and closes it
     when it is shut down, on the server's event loop.
 
-    ``cluster_id`` is what ``/v1/metadata/id`` says of the Kafka cluster.
+    ``cluster_id`` is what ``/v1/metadata/id`` says of the Kafka cluster; ``metrics_page`` makes
+    what ``/metrics`` answers.
     """
 
     @asynccontextmanager
@@ -53,7 +59,7 @@ def create_app(registry: Registry, cluster_id: str = "", profile: Profile = Prof
         finally:
             await registry.close()
 
-    return Middleware(_routes(Served(registry, profile, cluster_id), lifespan))
+    return Middleware(_routes(Served(registry, profile, cluster_id, metrics_page), lifespan))
 
 
 def api_document() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -14,6 +15,7 @@ from tallymark_schema_registry.catalog.subject import Subject
 from tallymark_schema_registry.node.registry import Registry
 from tallymark_schema_registry.web.front.remember import remember
 from tallymark_schema_registry.web.front.tags import ANYTHING, about, schema, subject
+from tallymark_schema_registry.web.metrics.counts import OPERATION
 from tallymark_schema_registry.web.responses import Profile
 
 _MOST_USERS: Final = 16
@@ -23,12 +25,13 @@ _MOST_USERS: Final = 16
 @dataclass(slots=True)
 class Served:
     """What the application serves; ``app.state.served``. ``cluster_id`` is what
-    ``/v1/metadata/id`` says of the Kafka cluster; ``waiting``: how many requests wait for a
-    change."""
+    ``/v1/metadata/id`` says of the Kafka cluster; ``metrics_page`` makes the page of metrics;
+    ``waiting``: how many requests wait for a change."""
 
     registry: Registry
     profile: Profile
     cluster_id: str
+    metrics_page: Callable[[], bytes]
     waiting: int = 0
 
 
@@ -78,6 +81,7 @@ def served_by(request: Request) -> Served:
 
 async def _call(request: Request) -> Call:
     served = served_by(request)
+    setattr(request.state, OPERATION, request.scope["route"].path)
     principal = principal_in(request.scope)
     registry = authorized(served.registry, principal)
     return Call(request, registry, served.profile, principal.name, principal.grants)

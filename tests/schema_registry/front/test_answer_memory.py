@@ -21,12 +21,13 @@ from tallymark_schema_registry.catalog.subject import Subject
 from tallymark_schema_registry.web.front import answer_memory
 from tallymark_schema_registry.web.front.answer_memory import Answer, AnswerMemory
 from tallymark_schema_registry.web.front.tags import ANYTHING, Tag, about, schema, subject, touched
+from tallymark_schema_registry.web.metrics.counts import Tally
 
 A, B, C = (subject(Subject(".", name)) for name in "abc")
 
 
 def answer(*tags: Tag, size: int = 0) -> Answer:
-    return Answer(b"", b"x" * size, "", False, tags)
+    return Answer(b"", b"x" * size, "", False, tags, Tally())
 
 
 def test_a_change_drops_what_depends_on_it() -> None:

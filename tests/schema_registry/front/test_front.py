@@ -21,6 +21,7 @@ from tallymark_schema_registry.web.front.answer_memory import AnswerMemory
 from tallymark_schema_registry.web.front.front import Front
 from tallymark_schema_registry.web.front.remember import remember
 from tallymark_schema_registry.web.front.tags import Tag
+from tallymark_schema_registry.web.metrics.counts import RequestCounts
 from tallymark_schema_registry.web.middleware import Middleware, answer
 
 pytest.importorskip("httptools")
@@ -58,7 +59,9 @@ class Served:
         self.confirms: list[Callable[[], None]] = []
         self.confirm: Callable[[Callable[[], None]], None] = lambda then: then()
         names = OwnNames()
-        self.front = Front(self.memory, self._confirm, credentials=users, log=self.lines.append)
+        self.front = Front(
+            self.memory, self._confirm, RequestCounts(), credentials=users, log=self.lines.append
+        )
         inner: App = Middleware(self._app)
         self.app = AccessLog(WebGuard(inner, names), self.lines.append)
         self.http = CompiledHttp if plain else partial(FrontHttp, self.front)

@@ -21,7 +21,8 @@ from memory_store import MemoryStore
 from tallymark.net.web.access import WebAccess
 from tallymark_schema_registry.node.registry import Registry
 from tallymark_schema_registry.web import create_app
-from tallymark_schema_registry.web.front.serving import with_front
+from tallymark_schema_registry.web.front.serving import make_front, protocol_of
+from tallymark_schema_registry.web.metrics.counts import RequestCounts
 from tallymark_schema_registry.web.responses import Profile
 
 pytest.importorskip("httptools")
@@ -46,7 +47,8 @@ class Node:
     def __init__(self, store: MemoryStore, profile: Profile, front: bool) -> None:
         self.registry = Registry(store, lambda: 1_700_000_000_000)
         app = create_app(self.registry, "", profile)
-        http: Any = with_front(self.registry, WebAccess(), self._count) if front else CompiledHttp
+        made = make_front(self.registry, WebAccess(), RequestCounts(), self._count)
+        http: Any = protocol_of(made) if front else CompiledHttp
         self.given = 0
         self.connect: Callable[[], MemoryTransport] = lambda: connect(http, app)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallymark_schema_registry.web.front.tags import Tag
+from tallymark_schema_registry.web.metrics.counts import Tally
 
 CAPACITY: Final = 64 << 20
 """Bytes of all answers."""
@@ -36,6 +37,7 @@ class Answer:
     logged: str
     asks: bool
     tags: tuple[Tag, ...]
+    tally: Tally
 
     @property
     def size(self) -> int:

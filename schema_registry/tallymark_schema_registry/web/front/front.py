@@ -15,6 +15,7 @@ from tallymark_schema_registry.access.grants import Principal
 from tallymark_schema_registry.web.front.answer_memory import Answer, AnswerMemory
 from tallymark_schema_registry.web.front.facts import Facts, Headers, Kind, facts_of
 from tallymark_schema_registry.web.front.remember import Remember
+from tallymark_schema_registry.web.metrics.counts import RequestCounts, Tally
 
 MAX_BODY: Final = 64 << 10
 """Bytes of a request's body; the answer to a larger one is not remembered."""
@@ -59,11 +60,13 @@ class Front:
         self,
         memory: AnswerMemory,
         confirm: Confirm,
+        counts: RequestCounts,
         *,
         credentials: Credentials | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.memory = memory
+        self.counts = counts
         self.given = 0
         """Answers given from memory."""
         self._confirm = confirm
@@ -125,6 +128,7 @@ class Front:
     def note(self, host: str, facts: Facts, answer: Answer) -> None:
         """An answer was given from memory: count it, and write its line."""
         self.given += 1
+        answer.tally.count += 1
         if self._log is not None:
             self._log(
                 f"{host} - {facts.user} [{clf_time(time.time())}] {answer.logged} {facts.logged}"
@@ -152,10 +156,12 @@ def key_of(known: Known, line: bytes, body: bytes) -> Key:
     return known.kind, line, blake2b(body, digest_size=16).digest() if body else b""
 
 
-def answer_of(sent: bytes, dated: bytes, logged: str, said: Remember) -> Answer | None:
+def answer_of(
+    sent: bytes, dated: bytes, logged: str, said: Remember, tally: Tally
+) -> Answer | None:
     """The answer as it was sent, apart from the lines ``dated``; None where they are not found."""
     end_of_line = sent.find(b"\r\n") + 2
     if not dated or not sent.startswith(dated, end_of_line):
         return None
     rest = sent[end_of_line + len(dated) :]
-    return Answer(sent[:end_of_line], rest, logged, not said.lasting, said.tags)
+    return Answer(sent[:end_of_line], rest, logged, not said.lasting, said.tags, tally)

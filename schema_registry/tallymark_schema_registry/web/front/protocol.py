@@ -20,6 +20,7 @@ from tallymark_schema_registry.web.front.front import (
 )
 from tallymark_schema_registry.web.front.noted import Noted
 from tallymark_schema_registry.web.front.remember import remembered_as
+from tallymark_schema_registry.web.metrics.counts import kind_of
 
 _MOST_AT_ONCE: Final = 100
 """Requests of one connection that are answered before others have their turn."""
@@ -192,6 +193,8 @@ class FrontHttp(CompiledHttp):
         if status >= 400:
             return
         dated = self._front.dated(noted.cycle.default_headers)
-        answer = answer_of(sent, dated, request_field(dict(scope), status, length), said)
+        logged = request_field(dict(scope), status, length)
+        tally = self._front.counts.tally(kind_of(dict(scope), status))
+        answer = answer_of(sent, dated, logged, said, tally)
         if answer is not None:
             self._front.keep(key_of(known, noted.line, noted.body), answer, noted.since)

@@ -16,29 +16,38 @@ from tallymark_schema_registry.store.changes import Change
 from tallymark_schema_registry.web.front.answer_memory import AnswerMemory
 from tallymark_schema_registry.web.front.front import Confirm, Front
 from tallymark_schema_registry.web.front.tags import Tag, touched
+from tallymark_schema_registry.web.metrics.counts import RequestCounts
 
 log = logging.getLogger(__name__)
 
 
-def with_front(
-    registry: Registry, access: WebAccess, write_line: Callable[[str], None] | None
-) -> HttpProtocol | None:
-    """The protocol of connections that answers from memory; ``write_line`` takes the lines of the
-    access log. None where httptools is not installed, or somebody else than the registry looks at
-    credentials: then every request goes the ordinary way."""
+def make_front(
+    registry: Registry,
+    access: WebAccess,
+    counts: RequestCounts,
+    write_line: Callable[[str], None] | None = None,
+) -> Front | None:
+    """The front of ``registry``; ``write_line`` takes the lines of the access log. None where
+    somebody else than the registry looks at credentials: then all requests go the ordinary way."""
     login = access.login
     if login is not None and not isinstance(login, RegistryLogIn):
+        return None
+    memory = AnswerMemory()
+    registry.on_change(forget_changed(memory))
+    confirm = confirm_with(registry.replica)
+    return Front(memory, confirm, counts, credentials=login, log=write_line)
+
+
+def protocol_of(front: Front | None) -> HttpProtocol | None:
+    """The protocol of connections that answers from memory. None where httptools is not installed,
+    or there is no front."""
+    if front is None:
         return None
     try:
         from tallymark_schema_registry.web.front.protocol import FrontHttp
     except ImportError:
-        log.warning(
-            "httptools is not installed: answers are slower; pip install 'tallymark[registry]'"
-        )
+        log.warning("answers are slower without httptools: pip install 'tallymark[registry]'")
         return None
-    memory = AnswerMemory()
-    registry.on_change(forget_changed(memory))
-    front = Front(memory, confirm_with(registry.replica), credentials=login, log=write_line)
     return partial(FrontHttp, front)
 
 

@@ -13,6 +13,7 @@ from tallymark_schema_registry.web.answers import as_json, json_bytes, readable
 from tallymark_schema_registry.web.api_page import page_of
 from tallymark_schema_registry.web.call import Caller, served_by
 from tallymark_schema_registry.web.described import described
+from tallymark_schema_registry.web.metrics.page import CONTENT_TYPE
 from tallymark_schema_registry.web.params import Paging, Since, integer
 from tallymark_schema_registry.web.paths import context_named
 
@@ -129,6 +130,12 @@ async def version(call: Caller) -> Response:
 async def deployment(call: Caller) -> Response:
     """How it is deployed: nothing is said."""
     return as_json({"attributes": []})
+
+
+@routes.get("/metrics", include_in_schema=False)
+async def metrics(call: Caller) -> Response:
+    """What monitoring looks at."""
+    return Response(served_by(call.request).metrics_page(), media_type=CONTENT_TYPE)
 
 
 @routes.get("/openapi.json", include_in_schema=False)
