@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import click
@@ -75,12 +76,25 @@ def _versions(
     registry: RegistryClient, prefix: str, every: bool, deleted: bool
 ) -> Iterator[RegisteredSchema]:
     try:
-        yield from registry.all_versions(prefix, latest_only=not every, deleted=deleted)
+        found = list(registry.all_versions(prefix, latest_only=not every, deleted=deleted))
+        if not deleted:
+            yield from found
+            return
+        # Not every registry marks them.
+        live = {(one.subject, one.version) for one in registry.all_versions(prefix)}
+        yield from (replace(one, deleted=(one.subject, one.version) not in live) for one in found)
     except RegistryError as error:
         if error.status not in _NOT_SERVED:
             raise
-        for subject in registry.subjects(prefix, deleted=deleted):
-            numbers = registry.versions(subject, deleted=deleted)
-            for number in numbers if every else numbers[-1:]:
-                if found := registry.version(subject, number, deleted=deleted):
-                    yield found
+        yield from _one_by_one(registry, prefix, every, deleted)
+
+
+def _one_by_one(
+    registry: RegistryClient, prefix: str, every: bool, deleted: bool
+) -> Iterator[RegisteredSchema]:
+    for subject in registry.subjects(prefix, deleted=deleted):
+        live = registry.versions(subject)
+        numbers = registry.versions(subject, deleted=True) if deleted else live
+        for number in numbers if every else numbers[-1:]:
+            if found := registry.version(subject, number, deleted=deleted):
+                yield replace(found, deleted=number not in live)

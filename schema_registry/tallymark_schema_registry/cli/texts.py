@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -93,7 +94,10 @@ def version_of(
     if version.lower() == LATEST_WORD:
         found = registry.latest(subject)
     elif version.isdecimal():
-        found = registry.version(subject, int(version), deleted=deleted)
+        found = registry.version(subject, int(version))
+        if found is None and deleted:
+            hidden = registry.version(subject, int(version), deleted=True)
+            found = hidden and replace(hidden, deleted=True)  # not every registry marks it
     else:
         raise click.UsageError(f"{version!r} is no version: give a number, or latest.")
     if found is None:

@@ -174,6 +174,21 @@ def test_from_a_topic_of_our_own_broker() -> None:
     assert Path("topic.jsonl").read_bytes() == exported(wanted)
 
 
+def test_lists_of_a_registry_that_has_no_list_of_versions() -> None:
+    """Older ones and Redpanda have no ``GET /schemas``: each version is asked for."""
+    server = MemoryRegistry(bulk=False, contexts=False)
+    for place in ("s/1", "s/2", "t/1"):
+        server.held.add(version(place, int(place[2]), deleted=place == "s/2"))
+    with serving(server) as url:
+        words = ("--registry", url, "--json")
+        every = loaded(run_command(schema, "list", "--all", "--deleted", *words))
+        latest = loaded(run_command(schema, "list", *words))
+    assert [(row["subject"], row["version"], row["deleted"]) for row in every] == [
+        ("s", 1, False), ("s", 2, True), ("t", 1, False)
+    ]  # fmt: skip
+    assert [(row["subject"], row["version"]) for row in latest] == [("s", 1), ("t", 1)]
+
+
 def test_errors_and_their_exit_codes() -> None:
     with pytest.raises(UserError, match="connect failed") as caught:
         run_command(schema, "export", "x", "--registry", "http://127.0.0.1:1")

@@ -1,5 +1,4 @@
-"""``tallymark schema register``, ``get``, ``list``, ``diff``, ``check``, ``apply``, ``config``,
-against our registry."""
+"""``tallymark schema``: single schemas, and folders of them, in our registry."""
 
 from __future__ import annotations
 
@@ -218,3 +217,97 @@ def test_delete_asks_first(url: str) -> None:
         said("delete", "s")
     result: Result = run_command(schema, "delete", "s", "3", "--permanent", "--dry-run")
     assert result.stderr == "would delete s version 3 for good\n"
+
+
+def test_delete_and_undelete(url: str) -> None:
+    said("register", "s", file(RECORD))
+    said("register", "s", file(DEFAULTED))
+    assert said("delete", "s", "1", "--yes") == "s: deleted 1\n"
+    assert [row["version"] for row in told("list", "s", "--all")] == [2]
+    assert [row["deleted"] for row in told("list", "s", "--all", "--deleted")] == [True, False]
+    assert said("get", "s", "1", "--deleted") == f"{RECORD}\n"
+    assert told("get", "s", "1", "--deleted")["deleted"] is True
+    assert said("undelete", "s", "1") == "s: restored 1\n"
+    assert told("delete", "s", "--yes") == {"subject": "s", "deleted": [1, 2]}
+    assert said("undelete", "s") == "s: restored 1, 2\n"
+    with pytest.raises(UserError, match="s has no version that was softly deleted"):
+        said("undelete", "s")
+    with pytest.raises(UserError, match="40407") as caught:
+        said("delete", "s", "1", "--permanent", "--yes")
+    assert caught.value.exit_code == 1
+    said("delete", "s", "--yes")
+    assert told("delete", "s", "--permanent", "--yes")["deleted"] == [1, 2]
+    assert told("list", "--deleted") == []
+
+
+def test_modes_are_set_and_removed(url: str) -> None:
+    assert said("mode", "--set", "readonly") == "READONLY\n"
+    with pytest.raises(UserError, match="42205"):
+        said("register", "s", file(RECORD))
+    assert said("mode", "s") == "READONLY (inherited)\n"
+    assert said("mode", "s", "--set", "READWRITE") == "READWRITE\n"
+    said("register", "s", file(RECORD))
+    assert said("mode", "s", "--delete") == "READONLY (inherited)\n"
+    with pytest.raises(UserError, match="42204"):
+        said("mode", "--set", "SIDEWAYS")
+    with pytest.raises(UserError, match="42205"):
+        said("mode", "--set", "IMPORT")
+    assert said("mode", "--set", "IMPORT", "--force") == "IMPORT\n"
+    said("mode", "--set", "IMPORT", "--delete", code=2)
+
+
+def test_a_reference_is_given_by_hand(url: str) -> None:
+    said("register", "lines", file('{"type":"fixed","name":"x.Line","size":4}'))
+    order = file('{"type":"record","name":"x.Order","fields":[{"name":"l","type":"x.Line"}]}')
+    with pytest.raises(UserError, match="42201"):
+        said("register", "orders", order)
+    words = ("register", "orders", order, "--reference", "x.Line", "lines", "latest")
+    assert said(*words) == "orders version 1, id 2: registered\n"
+    assert told("get", "orders")["references"] == [
+        {"name": "x.Line", "subject": "lines", "version": 1}
+    ]
+    with pytest.raises(UserError, match="'x' is no version of lines"):
+        said("register", "orders", order, "--reference", "x.Line", "lines", "x")
+
+
+def test_a_folder_whose_files_use_each_other(url: str) -> None:
+    """A new type and who uses it are checked together, before either is registered; a new version
+    of it makes a new version of those that use it."""
+    money = '{"type":"record","name":"x.Money","fields":[{"name":"amount","type":"long"}]}'
+    line = '{"type":"record","name":"Line","namespace":"x","fields":[{"name":"m","type":"Money"}]}'
+    order = (
+        '{"type":"record","name":"x.Order","fields":[{"name":"l","type":'
+        '{"type":"array","items":"x.Line"}},{"name":"sum","type":"x.Money"}]}'
+    )
+    for name, text in (("a-order", order), ("line", line), ("z-money", money)):
+        file(text, f"all/{name}.avsc")
+    checked = told("check", "all")
+    assert [(row["subject"], row["result"]) for row in checked] == [
+        ("z-money", "compatible"), ("line", "compatible"), ("a-order", "compatible")
+    ]  # fmt: skip
+    assert told("list") == []
+    assert [row["version"] for row in told("apply", "all")] == [1, 1, 1]
+    assert [row["result"] for row in told("apply", "all")] == ["unchanged"] * 3
+    assert told("get", "a-order")["references"] == [
+        {"name": "x.Line", "subject": "line", "version": 1},
+        {"name": "x.Money", "subject": "z-money", "version": 1},
+    ]
+    wrong = money.replace("}]", '},{"name":"unit","type":"string"}]')
+    file(wrong, "all/z-money.avsc")
+    results = {row["subject"]: row["result"] for row in told("check", "all", code=1)}
+    assert set(results.values()) == {"incompatible"}, "also those that use it"
+    file(wrong.replace('"string"', '"string","default":"EUR"'), "all/z-money.avsc")
+    assert [row["result"] for row in told("apply", "all")] == ["registered"] * 3
+    latest = [(row["subject"], row["version"]) for row in told("list")]
+    assert latest == [("a-order", 2), ("line", 2), ("z-money", 2)]
+    changes = said("diff", "a-order", "1", "2").splitlines()
+    assert changes == ['+ Order.l[].m.unit: field string, default "EUR"']
+
+
+def test_reasons_have_rule_path_version_and_what_to_do(url: str) -> None:
+    said("register", "s", file(RECORD))
+    (reason,) = told("check", file(GROWN, "s.avsc"), code=1)[0]["reasons"]
+    assert reason["rule"] == "READER_FIELD_MISSING_DEFAULT_VALUE"
+    assert reason["version"] == 1
+    assert "/fields/1" in reason["text"]
+    assert "default" in reason["text"]
