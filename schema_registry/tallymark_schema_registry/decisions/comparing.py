@@ -21,6 +21,8 @@ RESERVED_PROPERTY: Final = "confluent:reserved"
 """A property of the metadata: names that no field may have, with commas between them."""
 _SHOWN_SCHEMA: Final = 10_240
 _SHOWN_REASONS: Final = 32_768
+_SHOWN: Final = 262_144
+"""Characters of an answer: a subject may have thousands of versions."""
 
 
 def earlier(
@@ -92,9 +94,12 @@ def details(
     catalog: Catalog, subject: Subject, conflicts: Iterable[Conflict], others: Iterable[str] = ()
 ) -> list[str]:
     """The texts of an answer, one a reason; none where nothing conflicts. ``others`` are reasons
-    that are not about a version."""
+    that are not about a version. Of very many versions the first ones are told."""
     texts = list(others)
     for conflict in conflicts:
+        if sum(map(len, texts)) > _SHOWN:
+            texts.append("{and more versions}")
+            break
         texts += _first(conflict.reasons)
         texts.append(f"{{oldSchemaVersion: {conflict.version}}}")
         texts.append(f"{{oldSchema: '{conflict.old_text[:_SHOWN_SCHEMA]}'}}")

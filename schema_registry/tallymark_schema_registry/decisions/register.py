@@ -78,7 +78,7 @@ def register(
         same = Compare(subject.context, Level.NONE, (), known)
         if command.checked is None or command.checked.question != same:
             return same
-        known_by_text = _accepted(with_id(catalog, subject, command.checked.same), command)
+        known_by_text = _accepted(with_id(catalog, subject, command.checked.same), command, mode)
         if known_by_text:
             return Decision((), known_by_text)
     _check_mode(subject, command, mode)
@@ -129,7 +129,8 @@ def _known(
         if sent.version and sent.version > 0:
             found = _expected(catalog, subject, command, content)
         else:
-            found = _accepted(find(catalog, subject, content), command)
+            found = find(catalog, subject, content)
+        found = _accepted(found, command, mode)
         if found and (sent.version != LATEST or found == newest(catalog, subject)):
             return found
     return () if sent.version else written_out(catalog, subject, contents)
@@ -145,13 +146,13 @@ def _meant(
         yield inherited(catalog, subject, command.sent, parsed)
 
 
-def _accepted(found: Found | None, command: Register) -> Found | None:
-    """Not the version under another id than the client says. Where the client means this version,
-    or none in particular, that is the 42207 error."""
+def _accepted(found: Found | None, command: Register, mode: Mode) -> Found | None:
+    """Not the version under another id than the client says. Where the client may choose ids and
+    means this version, or none in particular, that is the 42207 error."""
     expected = _id_of(command)
     if found is None or expected is None or found.version.schema_id == expected:
         return found
-    if (command.sent.version or found.version.version) == found.version.version:
+    if mode.importing:
         raise errors.id_does_not_match(found.version.schema_id, expected)
     return None
 
@@ -164,7 +165,7 @@ def _expected(
     there = at(catalog, subject, command.sent.version or 0)
     if there is None or there.version.deleted or not is_same_version(there, content):
         return None
-    return _accepted(there, command)
+    return there
 
 
 # --- it is new

@@ -47,6 +47,15 @@ def test_a_content_that_was_imported_under_two_ids_keeps_one_when_the_other_goes
     assert catalog.contexts["."].last_id == 7
 
 
+def test_a_content_under_three_ids() -> None:
+    catalog = _catalog(*(SchemaAdded(".", number, "m") for number in (2, 9, 5)))
+    catalog.apply(4, SchemaRemoved(".", 9))
+    assert set(catalog.ids_of(".", "m")) == {2, 5}
+    catalog.apply(5, SchemaRemoved(".", 2))
+    assert list(catalog.ids_of(".", "m")) == [5]
+    assert catalog.contexts["."].twins == {}
+
+
 def test_versions_are_in_order_whatever_the_order_of_the_records() -> None:
     schema = SchemaAdded(".", 1, "m")
     catalog = _catalog(schema, _version(3, 1), _version(1, 1), _version(2, 1))

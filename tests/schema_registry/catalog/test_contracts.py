@@ -225,6 +225,19 @@ def test_rules_have_their_defaults_and_may_have_one_name_in_two_lists() -> None:
     ]
 
 
+def test_whether_a_rule_is_disabled_and_from_when_count() -> None:
+    def md5(**more: object) -> str:
+        rules = {"domainRules": [{"name": "a", "type": "CEL", **more}]}
+        return Content("t", rule_set=rule_set_text(rules)).md5()
+
+    assert len({md5(), md5(disabled=True), md5(tags=["x"]), md5(params={"x": "y"})}) == 4
+    only = {"enableOnlyAt": "client"}
+    assert json.loads(rule_set_text(only)) == only
+    assert Content("t", rule_set=rule_set_text(only)).md5() != Content("t", rule_set="{}").md5()
+    merged = merged_rule_sets(rule_set_text(only), '{"enableOnlyAt":"server"}')
+    assert json.loads(merged) == {"enableOnlyAt": "server"}
+
+
 def test_later_layers_win() -> None:
     merged = merged_metadata(
         metadata_text({"properties": {"a": "1", "b": "1"}, "sensitive": ["x"]}),

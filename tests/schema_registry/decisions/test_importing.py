@@ -61,6 +61,13 @@ def test_an_id_is_given_in_import_mode_and_in_no_other(mode: str, schema_id: int
     assert _refused(decider, command) == 42205
 
 
+def test_the_mode_is_the_first_reason_to_refuse_an_id() -> None:
+    decider = Decider()
+    _register(decider, "s", "a")
+    assert _refused(decider, Register(subject("s"), sent("a", schema_id=8))) == 42205
+    assert _register(decider, "s", "a", schema_id=1) == (1, 1)
+
+
 def test_the_same_again_is_answered_and_anything_else_refused() -> None:
     decider = _importing()
     _register(decider, "s", "a", schema_id=7, version=1)
@@ -69,9 +76,12 @@ def test_the_same_again_is_answered_and_anything_else_refused() -> None:
     assert _register(decider, "s", " a", schema_id=7) == (1, 7)
     assert decider.catalog.number == number
     other_text = Register(subject("s"), sent("b", schema_id=7, version=2))
-    other_id = Register(subject("s"), sent("b", schema_id=8, version=1))
+    other_both = Register(subject("s"), sent("b", schema_id=8, version=1))
     assert _refused(decider, other_text) == 42205
-    assert _refused(decider, other_id) == 42205
+    assert _refused(decider, other_both) == 42205
+    for version in (1, None):
+        other_id = Register(subject("s"), sent("a", schema_id=8, version=version))
+        assert _refused(decider, other_id) == 42207
     assert _refused(decider, Register(subject("t"), sent("b", schema_id=7))) == 42205
 
 
@@ -100,6 +110,14 @@ def test_imported_schemas_are_not_compared_merged_or_normalized() -> None:
     found = decider.do(Register(subject("s"), sent("~B", schema_id=3), normalize=True))
     assert found.schema.metadata == ""
     assert decider.texts[".", 3] == "~B"
+
+
+def test_an_empty_text_is_no_import() -> None:
+    decider = _importing()
+    assert _refused(decider, Register(subject("s"), sent("", schema_id=7))) == 42201
+    decider.do(Import(subject("s"), 1, 1, Content("syntax", kind="PROTOBUF")))
+    decider.do(SetMode(PLACE, "READWRITE"))
+    assert _refused(decider, Register(subject("s"), sent("", metadata="{}"))) == 42201
 
 
 def test_an_import_ends_a_soft_deletion() -> None:

@@ -147,6 +147,18 @@ def test_imports_share_a_transaction_unless_they_bring_one_id() -> None:
     assert not one.is_independent_of(_touched(decider, Import(subject("t"), 1, 6, content("a"))))
 
 
+def test_an_id_that_a_client_chooses_is_not_the_next_one_of_another() -> None:
+    decider = Decider()
+    decider.do(SetMode(subject("s"), "IMPORT"))
+    chosen = _touched(decider, Register(subject("s"), sent("a", schema_id=1)))
+    following = _touched(decider, Register(subject("t"), sent("b")))
+    assert not chosen.is_independent_of(following)
+    assert not following.is_independent_of(chosen)
+    other = _touched(decider, Import(subject("t"), 1, 2, content("b")))
+    assert chosen.is_independent_of(other)
+    assert not touched(decider.catalog, Register(subject("t"), sent("b"))).writes
+
+
 def test_what_changes_nothing_is_independent_of_what_changes_little() -> None:
     decider = Decider()
     decider.do(Register(subject("s"), sent("a")))

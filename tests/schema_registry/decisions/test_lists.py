@@ -157,6 +157,10 @@ def test_all_versions() -> None:
     assert found(latest_only=True) == [(":.c:s", 1), ("a", 1), ("s", 1)]
     assert found("s", latest_only=True, deleted=True) == [("s", 2)]
     assert found(context=".c") == [(":.c:s", 1)]
+    assert found(offset=1, limit=1) == [("a", 1)]
+    assert found(limit=2) == [(":.c:s", 1), ("a", 1)]
+    assert found(offset=2, limit=0) == [("s", 1)]
+    assert found(offset=5) == []
     decider.do(SetConfig(subject("alias"), {"alias": "s"}))
     assert found("al") == []
     assert found("al", aliases=True) == [("s", 1)]

@@ -12,6 +12,7 @@ from tallymark_schema_registry.catalog.contracts import metadata_text
 from tallymark_schema_registry.decisions.commands import (
     Check,
     Compare,
+    Conflict,
     DeleteVersion,
     Import,
     LookUp,
@@ -19,6 +20,7 @@ from tallymark_schema_registry.decisions.commands import (
     SetConfig,
     SetMode,
 )
+from tallymark_schema_registry.decisions.comparing import details
 from tallymark_schema_registry.errors import RegistryError
 
 S = subject("s")
@@ -89,6 +91,47 @@ def test_metadata_that_was_inherited_need_not_be_sent() -> None:
     decider.do(Register(S, sent("b")))
     assert _version(decider, LookUp(S, sent("b"))) == 2
     assert _refused(decider, LookUp(S, sent("b", metadata="{}")))[0] == 40403
+
+
+def test_a_version_in_the_metadata_must_be_the_versions_number() -> None:
+    decider = _decider("a", "b")
+
+    def with_number(number: int) -> str:
+        return metadata_text({"properties": {"confluent:version": str(number)}})
+
+    assert _version(decider, LookUp(S, sent("a", metadata=with_number(1)))) == 1
+    assert _refused(decider, LookUp(S, sent("a", metadata=with_number(2))))[0] == 40403
+
+
+def test_types_written_out_that_are_of_no_version() -> None:
+    decider = _decider("a")
+    decider.do(Register(subject("t"), sent("m", ("s", 1))))
+    assert _version(decider, LookUp(subject("t"), sent("m(a)"))) == 1
+    assert _refused(decider, LookUp(subject("t"), sent("m(b)")))[0] == 40403
+
+
+def test_a_long_schema_is_cut_short() -> None:
+    decider = _decider("a" * 20_000)
+    reasons = decider.do(Check(S, None, sent("x")))
+    assert reasons[2] == f"{{oldSchema: '{'a' * 10_240}'}}"
+
+
+def test_an_answer_is_bounded() -> None:
+    """A check against all of 500 versions would have been answered with 20 MB."""
+    catalog = Decider().catalog
+    many = Conflict(1, ("r" * 1_000,) * 100, "old")
+    texts = details(catalog, S, [many])
+    assert texts[32:] == [
+        "{and more}",
+        "{oldSchemaVersion: 1}",
+        "{oldSchema: 'old'}",
+        "{validateFields: 'false', compatibility: 'BACKWARD'}",
+    ]
+    long = details(catalog, S, [Conflict(1, ("r" * 100_000,), "old")])
+    assert len(long[0]) == 32_768
+    texts = details(catalog, S, [many] * 500)
+    assert sum(map(len, texts)) < 300_000
+    assert texts[-2] == "{and more versions}"
 
 
 def test_another_context_is_looked_into_where_the_default_one_has_no_such_subject() -> None:
