@@ -59,6 +59,7 @@ class Incompatibility(NamedTuple):
 
 
 Found: TypeAlias = tuple[Incompatibility, ...]
+_NONE: Final[Found] = ()
 
 
 def incompatibilities(
@@ -142,10 +143,14 @@ class _Check:
         index = self.unions.get(id(reader))
         if index is None:
             index = self.unions[id(reader)] = UnionIndex(self.reader, reader, self.budget)
+        nearest, reasons = -1, _NONE
         for place, branch in index.candidates(writer):
-            if not self.nodes(branch, writer, f"{path}/{place}"):
+            found = self.nodes(branch, writer, f"{path}/{place}")
+            if not found:
                 return ()
-        return _no_branch(writer, path)
+            if nearest < 0 and not isinstance(branch, Primitive):
+                nearest, reasons = place, found
+        return (_no_branch(writer, path, nearest), *reasons)[:MAX_REASONS]
 
     def fields(self, reader: Record, writer: Record, path: str) -> Found:
         found: Found = ()
@@ -198,16 +203,20 @@ def _mismatch(reader: Node, writer: Node, path: str) -> Found:
     )
 
 
-def _no_branch(writer: Node, path: str) -> Found:
-    return (
-        Incompatibility(
-            "MISSING_UNION_BRANCH",
-            path or "/",
-            f"the reader's union has no branch that takes {_kind(writer)}",
-            _kind(writer),
-            fix=f"add {_kind(writer)} to the union",
-            writer_fix=f"leave {_kind(writer)} out, or add a field of another name",
-        ),
+def _no_branch(writer: Node, path: str, nearest: int) -> Incompatibility:
+    """``nearest`` is the place of the branch that was meant, if there is one: of the same name, or
+    an array or a map as the writer's. What is wrong with it is told after this."""
+    kind = _kind(writer)
+    fix = f"add {kind} to the union"
+    if nearest >= 0:
+        fix = f"change its branch {nearest} so that it reads {kind}"
+    return Incompatibility(
+        "MISSING_UNION_BRANCH",
+        path or "/",
+        f"the reader's union has no branch that takes {kind}",
+        kind,
+        fix=fix,
+        writer_fix=f"leave {kind} out, or as it was, or add a field of another name",
     )
 
 

@@ -117,6 +117,20 @@ def test_the_message_has_the_form_that_clients_know() -> None:
     )
 
 
+def test_what_is_wrong_with_the_branch_that_was_meant_is_told() -> None:
+    """A field [null, Address], and a field of Address with another type: all that was said is that
+    no branch takes Address, which is there, and to add it."""
+
+    def address(kind: str) -> Any:
+        return of(["null", record({"name": "zip", "type": kind}, name="Address")])
+
+    union, inner = backward(address("int"), address("string"))
+    assert union.rule == "MISSING_UNION_BRANCH"
+    assert union.fix == "change its branch 1 so that it reads record Address"
+    assert inner.rule == "TYPE_MISMATCH"
+    assert inner.path == "/fields/0/type/1/fields/0/type"
+
+
 def test_a_pair_of_types_that_is_met_twice_is_told_once() -> None:
     """The same reason was in the answer once for each field of the type."""
 
