@@ -25,6 +25,8 @@ _MOST_FAILED: Final = 100
 """After so many refusals the rest is not tried."""
 _PORTION: Final = 512
 _STILL_IMPORT: Final = 3
+_FAILED: Final = 500
+_NOT_SERVED: Final = (404, 405)
 
 
 @dataclass(slots=True)
@@ -86,13 +88,26 @@ class ImportRun:
         try:
             for place in places:
                 if before[place] != IMPORT:
-                    switched.append(place)
-                    self._registry.set_mode(place, IMPORT)
+                    self._begin(place, switched)
             yield
         except BaseException as error:
             self._put_back(switched, before, f"{error}; ")
             raise
         self._put_back(switched, before, "")
+
+    def _begin(self, place: str, switched: list[str]) -> None:
+        switched.append(place)
+        try:
+            self._registry.set_mode(place, IMPORT)
+        except RegistryError as error:
+            if error.status < _FAILED:
+                switched.pop()  # refused, so there is nothing to put back
+            if error.status not in _NOT_SERVED:
+                raise
+            raise UserError(
+                "the target has no mode IMPORT, so it cannot take ids and versions from elsewhere",
+                "import into another registry",
+            ) from error
 
     def _put_back(self, places: list[str], before: dict[str, str | None], why: str) -> None:
         try:
@@ -164,7 +179,9 @@ class ImportRun:
         try:
             action()
         except (RegistryError, UnreadableError) as error:
-            if isinstance(error, RegistryError) and (error.status >= 500 or error.status == 401):
+            if isinstance(error, RegistryError) and (
+                error.status >= _FAILED or error.status == 401
+            ):
                 raise  # it cannot do anything, or does not know us
             with self._lock:
                 self.done.failed.append(f"{where or 'the default context'}: {error}")

@@ -9,7 +9,7 @@ import pytest
 from memory_registry import MemoryRegistry, exported, import_once, version
 from registry_snapshots import text_of
 
-from tallymark.errors import UserError
+from tallymark.errors import ConnectError, UserError
 from tallymark.serialization import RegistryError
 from tallymark_schema_registry.catalog.content import Reference, sorted_json
 from tallymark_schema_registry.transfer.importing import ImportRun
@@ -235,6 +235,37 @@ def test_a_registry_that_fails_ends_the_import_and_gets_its_modes_back() -> None
     with pytest.raises(RegistryError):
         import_once(snapshot(version("bad/1", 1), modes={"": "READONLY"}), server)
     assert server.held.modes == {"": "READWRITE"}
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(405, UserError), (404, UserError), (422, RegistryError)]
+)
+def test_a_registry_that_has_no_mode_import_says_so(status: int, error: type[Exception]) -> None:
+    """And not that it is still in that mode."""
+
+    class Without(MemoryRegistry):
+        def request(self, method: str, path: str, body: Any = None) -> Any:
+            if method == "PUT" and path.startswith("/mode"):
+                raise RegistryError(status, status, "Method Not Allowed")
+            return super().request(method, path, body)
+
+    with pytest.raises(error, match=r"has no mode IMPORT|422"):
+        import_once(snapshot(version("s/1", 1)), Without())
+
+
+def test_a_mode_that_cannot_be_put_back_is_told() -> None:
+    """Every registration of others is refused until somebody sets it."""
+
+    class Gone(MemoryRegistry):
+        def request(self, method: str, path: str, body: Any = None) -> Any:
+            if method == "POST" or self.held.modes[""] == "IMPORT":
+                raise ConnectError("x", "connect", "refused")
+            return super().request(method, path, body)
+
+    with pytest.raises(UserError, match="connect failed: refused; the registry is still") as caught:
+        import_once(snapshot(version("s/1", 1)), Gone())
+    assert "tallymark schema mode --set READWRITE" in str(caught.value)
+    assert caught.value.exit_code == 3
 
 
 def test_another_id_than_was_asked_for_is_a_failure() -> None:
