@@ -30,6 +30,9 @@ from tallymark.deployment import dump_toml, load
 from tallymark.processes.ports import with_free_ports
 from tallymark.testing import BrokerThread
 from tallymark.testing.zookeeper import free_port
+from tallymark_schema_registry.access.access_file import AccessFile
+from tallymark_schema_registry.access.grants import Right
+from tallymark_schema_registry.catalog.subject import Subject
 
 PAGE = (ROOT / "docs" / "security.md").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -128,7 +131,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def test_the_page_has_what_is_tried_here() -> None:
-    assert (len(SHELL), len(SETTINGS), len(TOML), len(SNIPPETS)) == (4, 5, 3, 2)
+    assert (len(SHELL), len(SETTINGS), len(TOML), len(SNIPPETS)) == (5, 5, 4, 2)
 
 
 def test_settings_can_be_copied() -> None:
@@ -160,7 +163,7 @@ def test_the_commands_and_clients_of_the_page_get_in(place: Place) -> None:
     usual = user | files
     tls = {name: usual[name] for name in ("bootstrap_servers", "security_protocol")}
     tls |= {"ssl_truststore_location": usual["ssl_truststore_location"]}
-    (place.folder / "tallymark.toml").write_text(place.here(TOML[2]))
+    (place.folder / "tallymark.toml").write_text(place.here(TOML[3]))
     deployed = load(place.folder / "tallymark.toml").cluster("dc1")
     assert deployed.bootstrap_servers == place.address
     logins: list[dict[str, Any]] = [usual, tls | provider, {**connection_settings(deployed)}]
@@ -177,9 +180,31 @@ def test_the_settings_of_what_speaks_http(place: Place) -> None:
 
 
 @pytest.mark.process
+def test_the_rights_in_the_registry(tmp_path: Path) -> None:
+    """The commands, with the file that the page's settings name."""
+    (tmp_path / "secret.txt").write_text(f"{SECRET}\n")
+    (tmp_path / "tallymark.toml").write_text(TOML[1].replace(FOLDER, str(tmp_path)))
+    script = SHELL[2].replace("add-user alice", "add-user alice --password-file secret.txt")
+    done = shell(script, tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "user:alice: added"
+    assert lines[1].startswith("tmr_")
+    assert "yes" in lines
+    accounts = AccessFile(tmp_path / "registry-access.json")
+    assert accounts.fits("alice", SECRET)
+    assert accounts.token(lines[1].encode()) is None
+    alice = accounts.user("alice")
+    assert alice is not None
+    assert alice.may(Right.ADMIN, Subject(".sandbox", "a"))
+    assert alice.may(Right.READ, Subject(".", "orders-value"))
+    assert not alice.may(Right.WRITE, Subject(".", "orders-value"))
+
+
+@pytest.mark.process
 def test_try_it(tmp_path: Path) -> None:
     """The block at the page's end, by a new user in a fresh folder."""
-    script = SHELL[2].replace("/tmp/secured", str(tmp_path / "secured"))
+    script = SHELL[3].replace("/tmp/secured", str(tmp_path / "secured"))
     script = script.replace("127.0.0.1:9092", f"127.0.0.1:{free_port()}")
     done = shell(script + "wait\n", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -193,13 +218,13 @@ def test_try_it_with_the_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     its user, whom only a ZooKeeper that runs can be told of."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ops.secret").write_text(f"{SECRET}\n")
-    (tmp_path / "tallymark.toml").write_text(TOML[1])
+    (tmp_path / "tallymark.toml").write_text(TOML[2])
     deployment = with_free_ports(load(tmp_path / "tallymark.toml"))
     port = deployment.cluster("dc1").brokers[0].port
     text = dump_toml(deployment).replace("127.0.0.1:9092", f"127.0.0.1:{port}")
     (tmp_path / "tallymark.toml").write_text(text)
     with stack_of(tmp_path, load(tmp_path / "tallymark.toml")) as stack:
-        done = shell(SHELL[3], tmp_path)
+        done = shell(SHELL[4], tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout == "ops: added\nclicks: created\n"
         with ZooKeeper(f"{deployment.zookeeper.connect}/dc1") as stranger:

@@ -110,6 +110,16 @@ def test_the_registry_and_its_clients(world: World, registry: RegistryServer) ->
         httpx.get(f"http://127.0.0.1:{port}/healthz")
 
 
+def test_our_own_clients_may_have_a_token(world: World, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("tmr_x\n")
+    security = {"token_file": str(tmp_path / "token")}
+    found = registry_settings(Deployment.model_validate({"security": security}))
+    assert found == {"url": "http://127.0.0.1:8081", "token": "tmr_x"}
+    security |= {key: world.raw[key] for key in ("username", "password_file")}
+    found = registry_settings(Deployment.model_validate({"security": security}))
+    assert "token" not in found
+
+
 def test_the_dashboards(world: World) -> None:
     deployment = with_free_ports(world.deployment(dashboards={"port": 0}))
     server = DashboardServer(deployment)

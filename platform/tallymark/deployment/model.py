@@ -309,6 +309,9 @@ class HttpSecurity(Part):
     """File whose first line is the password."""
     password_env: str = ""
     """Or the name of an environment variable that holds it."""
+    token_file: str = ""
+    """Where there is no ``username``: file whose first line is the bearer token by which our own
+    clients log in at the registry."""
     allowed_hosts: tuple[str, ...] = ()
     """Names, beside those that are configured and advertised, by which browsers may come: such of a
     proxy in front, for example."""

@@ -30,6 +30,7 @@ _SECURITY: Final = {"ssl_keystore_location", "ssl_key_password_file", "users_fil
     "username",
     "password_file",
     "password_env",
+    "token_file",
     "allowed_hosts",
 }
 

@@ -98,6 +98,7 @@ def _of_settings(path: str | None) -> Access:
         found.get("ssl_truststore_location", ""),
         found.get("username", ""),
         found.get("password", ""),
+        found.get("token", ""),
     )
 
 
@@ -123,7 +124,7 @@ def _with_login(found: Access, options: dict[str, Any], prefix: str, variables: 
         token = "" if user else os.environ.get(f"{variables}_TOKEN", "")
     if user:
         password = _password(user, password_file, f"{variables}_PASSWORD")
-        return replace(found, username=user, password=password)
+        return replace(found, username=user, password=password, token="")
     return replace(found, username="", password="", token=token) if token else found
 
 

@@ -54,11 +54,12 @@ class RegistrySettings(TypedDict, total=False):
     ssl_truststore_location: str
     username: str
     password: str
+    token: str
 
 
 def registry_settings(deployment: Deployment) -> RegistrySettings:
     """The keyword arguments for a client of the deployment's registry. UserError when the password
-    cannot be read."""
+    or token cannot be read."""
     security = deployment.security
     found: RegistrySettings = {"url": deployment.registry.url}
     if security.ssl_truststore_location:
@@ -66,6 +67,8 @@ def registry_settings(deployment: Deployment) -> RegistrySettings:
     if security.username:
         found["username"] = security.username
         found["password"] = _password(security)
+    elif security.token_file:
+        found["token"] = secret_in(security.token_file)
     return found
 
 
