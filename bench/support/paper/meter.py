@@ -88,5 +88,8 @@ def run_client(clients: dict[tuple[str, str], Any]) -> None:
     print("ready", flush=True)
     if not sys.stdin.readline():
         sys.exit(1)
-    run(job, meter)
+    try:
+        run(job, meter)
+    except ModuleNotFoundError as error:
+        sys.exit(f"the Python package {error.name} is not installed; make paper installs it")
     print(json.dumps(meter.result()), flush=True)
