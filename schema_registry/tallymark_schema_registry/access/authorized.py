@@ -25,6 +25,7 @@ from tallymark_schema_registry.catalog.content import Content
 from tallymark_schema_registry.catalog.subject import DEFAULT_CONTEXT, GLOBAL, Subject
 from tallymark_schema_registry.decisions.commands import (
     Check,
+    CheckReport,
     DeleteConfig,
     DeleteMode,
     DeleteSubject,
@@ -99,6 +100,23 @@ class AuthorizedRegistry(RightsAsked):
         reasons: list[str] = await self._shell.ask(command, client, lambda: self.catalog)
         return reasons if not reasons or self._may_quote(subject) else [WITHHELD]
 
+    async def report(
+        self,
+        subject: Subject,
+        spec: str | None,
+        sent: Sent,
+        *,
+        normalize: bool = False,
+        client: str = "",
+    ) -> CheckReport:
+        """As :meth:`check`."""
+        await self._demand(Right.READ, subject)
+        command = Check(subject, spec, sent, normalize, report=True)
+        found: CheckReport = await self._shell.ask(command, client, lambda: self.catalog)
+        if self._may_quote(subject):
+            return found
+        return CheckReport(*([WITHHELD] if part else [] for part in found))
+
     async def max_id(self, context: str) -> int:
         """The highest one that may be read."""
         await self.replica.current()
@@ -167,7 +185,8 @@ class AuthorizedRegistry(RightsAsked):
         found = await self._whole.dry_run(subject, sent, normalize=normalize, client=client)
         if self._may_quote(subject):
             return found
-        return replace(found, messages=[WITHHELD] if found.messages else [], diff=[])
+        messages = [WITHHELD] if found.messages else []
+        return replace(found, messages=messages, warnings=[], diff=[])
 
     async def import_version(
         self,

@@ -16,6 +16,7 @@ from tallymark_schema_registry.catalog.subject import DEFAULT_CONTEXT, Subject
 from tallymark_schema_registry.decisions import by_id, configuring, lists, modes
 from tallymark_schema_registry.decisions.commands import (
     Check,
+    CheckReport,
     DeleteConfig,
     DeleteContext,
     DeleteMode,
@@ -135,6 +136,20 @@ class Registry:
         """Why the schema could not be registered; empty: it could. ``spec`` None: against all
         versions that the subject's level names."""
         found: list[str] = await self._shell.ask(Check(subject, spec, sent, normalize), client)
+        return found
+
+    async def report(
+        self,
+        subject: Subject,
+        spec: str | None,
+        sent: Sent,
+        *,
+        normalize: bool = False,
+        client: str = "",
+    ) -> CheckReport:
+        """As :meth:`check`, with what does not stop it and may be a mistake."""
+        check = Check(subject, spec, sent, normalize, report=True)
+        found: CheckReport = await self._shell.ask(check, client)
         return found
 
     async def import_version(

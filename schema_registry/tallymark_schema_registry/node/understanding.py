@@ -33,9 +33,11 @@ from tallymark_schema_registry.node.texts import Texts
 from tallymark_schema_registry.node.workers import Workers
 from tallymark_schema_registry.schemas import (
     Budget,
+    Change,
     InvalidSchemaError,
     Schema,
     canonical_text,
+    diff,
     normalized,
     parse_schema,
     resolved_text,
@@ -122,6 +124,24 @@ class Understanding:
         schema = self._schemas.get(question)
         if schema is not None:
             self._parsed.put(place, schema, text)
+
+    async def changed(self, question: Parse, place: Place, client: str = "") -> list[Change]:
+        """What is different in the schema of a question, against one of the catalog; nothing where
+        that one cannot be read."""
+        parsed = await self.parse(question, client)
+        stored, references = await self._stored((*question.closure, place), question)
+        schema = self._schemas.get(question)
+
+        def work(budget: Budget) -> list[Change]:
+            mine = schema or parse_schema(
+                parsed.text, budget, [stored.get(one, budget) for one in references], True
+            )
+            try:
+                return diff(stored.get(place, budget), mine, budget)
+            except InvalidSchemaError:
+                return []
+
+        return await self._workers.run(client, work)
 
     async def written_out(self, place: Place, client: str = "") -> str:
         """The text of a schema of the catalog, with the types of its references written out."""

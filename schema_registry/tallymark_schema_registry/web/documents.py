@@ -91,6 +91,9 @@ class Registered(Document):
     would_create: bool | None = None
     compatible: bool | None = None
     messages: list[str] | None = Field(default=None, description="Why it would be refused")
+    warnings: list[str] | None = Field(
+        default=None, description="What does not stop it, and may be a mistake"
+    )
     diff: list[dict[str, Any]] | None = Field(
         default=None, description="What differs from the latest version"
     )
@@ -111,10 +114,13 @@ class ContextId(Document):
 
 
 class Compatibility(Document):
-    """``messages``: with ``verbose=true``."""
+    """``messages`` and ``warnings``: with ``verbose=true``."""
 
     is_compatible: bool
-    messages: list[str] | None = None
+    messages: list[str] | None = Field(default=None, description="Why it could not be registered")
+    warnings: list[str] | None = Field(
+        default=None, description="What does not stop it, and may be a mistake"
+    )
 
 
 Level = Literal[

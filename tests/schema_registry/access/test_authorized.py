@@ -183,6 +183,8 @@ CHANGES: Final[dict[str, list[Ask]]] = {
     + [call("dry_run", MINE, sent("x", refers=(Reference("n", "secret", -1),)))],
     "check": [call("check", s, None, CONFLICT) for s in HIDDEN]
     + [call("check", OPEN, None, sent("x", refers=(Reference("n", "secret", 1),)))],
+    "report": [call("report", s, None, CONFLICT) for s in HIDDEN]
+    + [call("report", OPEN, None, sent("x", refers=(Reference("n", "secret", 1),)))],
     "import_version": [call("import_version", s, 1, 1, Content("x")) for s in (SECRET, ABSENT)],
     "set_config": [call("set_config", s, {"alias": "x"}) for s in PLACES[1:]]
     + [call("set_config", s, {}) for s in (SECRET, ABSENT, PLACE, NO_PLACE)],
@@ -375,6 +377,7 @@ async def test_no_reason_quotes_what_may_not_be_read() -> None:
         assert (error.status, error.message.count(WITHHELD)) == (409, 1)
         assert "code" not in error.message
         assert await seen.check(MINE, None, against) == [WITHHELD]
+        assert (await seen.report(MINE, None, against)).reasons == [WITHHELD]
         report = await seen.dry_run(MINE, against)
         assert (report.compatible, report.messages, report.diff) == (False, [WITHHELD], [])
         latest = await seen.version(MINE, "latest")

@@ -197,10 +197,19 @@ def test_a_dry_run_changes_nothing(api: Api) -> None:
     assert (known["would_create"], known["id"], known["version"]) == (False, schema_id, 1)
     grown = dry(GROWN)
     assert (grown["would_create"], grown["version"], grown["compatible"]) == (True, 2, True)
-    assert isinstance(grown["diff"], list)
+    assert grown["diff"] == [
+        {
+            "action": "added",
+            "what": "field",
+            "place": "R.b",
+            "path": "/fields/1",
+            "after": "int, default 0",
+        }
+    ]
     refused = dry(CLASHING)
     assert (refused["would_create"], refused["compatible"]) == (False, False)
     assert refused["messages"]
+    assert refused["diff"]
     assert api.get(path).json() == [1]
 
 

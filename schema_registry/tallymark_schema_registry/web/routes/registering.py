@@ -9,6 +9,7 @@ from pydantic import BeforeValidator
 
 from tallymark_schema_registry.access.grants import Right
 from tallymark_schema_registry.catalog.subject import Subject
+from tallymark_schema_registry.decisions.commands import CheckReport
 from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.node.dry_run import DryRun
 from tallymark_schema_registry.web.answers import as_json
@@ -129,16 +130,18 @@ async def _check(
     """``verbose`` adds the reasons, and takes an invalid schema as one of them."""
     try:
         sent = await sent_of(call.request)
-        found = await call.registry.check(
+        found = await call.registry.report(
             subject, version, sent, normalize=normalize, client=call.client
         )
     except RegistryError as error:
         if not (verbose and error.code == _INVALID_SCHEMA):
             raise
-        found = [error.message]
-    body: dict[str, Any] = {"is_compatible": not found}
+        found = CheckReport([error.message], [])
+    body: dict[str, Any] = {"is_compatible": not found.reasons}
     if verbose:
-        body["messages"] = found
+        body["messages"] = found.reasons
+        if found.warnings:
+            body["warnings"] = found.warnings
     return as_json(body)
 
 
@@ -151,5 +154,6 @@ def _report(call: Call, report: DryRun) -> dict[str, Any]:
     return body | {
         "compatible": report.compatible,
         "messages": report.messages,
+        "warnings": report.warnings,
         "diff": report.diff,
     }
