@@ -28,15 +28,17 @@ from tallymark_schema_registry.transfer.snapshot import (
 
 
 class MemoryRegistry:
-    """``bulk``: it serves ``GET /schemas``; ``contexts``: it knows them, and marks what is deleted.
-    ``page``: versions it gives at most in an answer."""
+    """``bulk``: it serves ``GET /schemas``; ``contexts``: it knows them, and marks what is deleted;
+    ``changes``: it serves ``GET /changes``. ``page``: what it gives at most in an answer."""
 
-    def __init__(self, *, bulk: bool = True, contexts: bool = True, page: int = 1000) -> None:
+    def __init__(
+        self, *, bulk: bool = True, contexts: bool = True, changes: bool = False, page: int = 1000
+    ) -> None:
         self.held = Snapshot(configs={"": {"compatibilityLevel": "BACKWARD"}})
         self.held.modes[""] = "READWRITE"
         self.requests = 0
         self.asked: list[str] = []
-        self._bulk, self._contexts, self._page = bulk, contexts, page
+        self._bulk, self._contexts, self._changes, self._page = bulk, contexts, changes, page
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -56,6 +58,8 @@ class MemoryRegistry:
         match method, words:
             case "GET", ["schemas"] if self._bulk:
                 return self._schemas(query)
+            case "GET", ["changes"] if self._changes:
+                return self._changes_after(int(query["since"]))
             case "GET", ["contexts"] if self._contexts:
                 return sorted({".", *(one.context for one in self.held.versions.values())})
             case "GET", ["subjects"]:
@@ -74,6 +78,16 @@ class MemoryRegistry:
             case _, ["config" | "mode" as what, *place]:
                 return self._setting(method, what, place[0] if place else "", body)
         raise RegistryError(404, 404, "HTTP 404 Not Found")
+
+    def _changes_after(self, since: int) -> list[dict[str, Any]]:
+        what = [("config-set", place) for place in self.held.configs]
+        what += [("mode-set", place) for place in self.held.modes]
+        what += [("version-added", subject) for subject, _ in self.held.versions]
+        every = [
+            {"number": number, "record": record, **parse_subject(place)._asdict()}
+            for number, (record, place) in enumerate(what, 1)
+        ]
+        return [{"subject": one.pop("name"), **one} for one in every[since : since + self._page]]
 
     def _document(self, version: Version) -> dict[str, Any]:
         document: dict[str, Any] = {"subject": version.subject, "version": version.version}

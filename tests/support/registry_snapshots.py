@@ -25,8 +25,11 @@ def text_of(number: int, *used: str) -> str:
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, kinds: tuple[str, ...] = (AVRO, "JSON", "PROTOBUF")) -> Snapshot:
-    """Ids and numbers with gaps, several versions with one schema, references, deletions."""
+def snapshots(
+    draw: st.DrawFn, kinds: tuple[str, ...] = (AVRO, "JSON", "PROTOBUF"), everywhere: bool = False
+) -> Snapshot:
+    """Ids and numbers with gaps, several versions with one schema, references, deletions.
+    ``everywhere``: also levels and modes of subjects and contexts without a version."""
     found = Snapshot(configs={"": {"compatibilityLevel": draw(st.sampled_from(LEVELS))}})
     found.modes[""] = draw(st.sampled_from(("READWRITE", "READONLY", "IMPORT")))
     contents: dict[tuple[str, int], Content] = {}
@@ -46,10 +49,10 @@ def snapshots(draw: st.DrawFn, kinds: tuple[str, ...] = (AVRO, "JSON", "PROTOBUF
         if draw(st.integers(0, 3)) == 0:
             _delete(found, draw(st.sampled_from(sorted(found.versions))))
     for place in draw(st.sets(st.sampled_from(PLACES))):
-        if place != "nobody" and (place in found.subjects() or place == ":.dev:"):
+        if everywhere or place in found.subjects() or place == ":.dev:":
             found.configs[place] = draw(_config())
             found.modes[place] = draw(st.sampled_from(("READWRITE", "READONLY")))
-    if not any(one.context == ".dev" for one in found.versions.values()):
+    if not everywhere and not any(one.context == ".dev" for one in found.versions.values()):
         found.configs.pop(":.dev:", None), found.modes.pop(":.dev:", None)
     return found
 

@@ -2,7 +2,8 @@
 
 Many versions come with each answer of ``GET /schemas``, first all and then those that are not
 deleted: only some registries mark the deleted ones. Where that request is missing, or does not give
-every subject, each version is asked for. Levels and modes are asked for by subject in any case.
+every subject, each version is asked for. Levels and modes are asked for by subject: of those that
+the changes name (``GET /changes``), or of all that have a version.
 """
 
 from __future__ import annotations
@@ -47,14 +48,21 @@ class _Reading:
         with ThreadPoolExecutor(THREADS, "registry") as pool:
             for version in self._versions(pool):
                 found.add(version)
-            contexts = [*map(context_place, [GLOBAL_CONTEXT, *self._registry.contexts()])]
-            places = list(dict.fromkeys(["", *contexts, *found.subjects()]))
+            places = self._places(found)
             for place, config, mode in self._all(pool, self._settings, places, "subjects' levels"):
                 if config:
                     found.configs[place] = config
                 if mode:
                     found.modes[place] = mode
         return found
+
+    def _places(self, found: Snapshot) -> list[str]:
+        """Where something may be configured."""
+        configured = self._registry.configured()
+        if configured is None:
+            contexts = map(context_place, [GLOBAL_CONTEXT, *self._registry.contexts()])
+            configured = [*contexts, *found.subjects()]
+        return list(dict.fromkeys(["", *configured]))
 
     def _settings(self, place: str) -> tuple[str, dict[str, Any], str | None]:
         return place, self._registry.config(place), self._registry.mode(place)

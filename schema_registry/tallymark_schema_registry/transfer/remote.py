@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from tallymark.closing import ClosedByWith
 from tallymark.serialization import RegistryError
+from tallymark_schema_registry.catalog.subject import Subject
 from tallymark_schema_registry.transfer.lines import SCHEMA, Json, Key, UnreadableError, is_number
 from tallymark_schema_registry.transfer.snapshot import (
     Place,
@@ -26,6 +27,7 @@ PAGE: Final = 1000
 _NOT_THERE: Final = frozenset((404, 405, 501))
 """Not set, or not served."""
 _DELETED_ALREADY: Final = frozenset((40404, 40406))
+_CONFIGURING: Final = ("config-set", "mode-set")
 _ALL_CONTEXTS: Final = "subjectPrefix=%3A%2A%3A"
 
 
@@ -78,6 +80,21 @@ class RemoteRegistry(ClosedByWith):
     def contexts(self) -> list[str]:
         """The contexts beside the default one."""
         return [str(name) for name in _list(self.get("/contexts") or []) if name != "."]
+
+    def configured(self) -> list[str] | None:
+        """Every subject and context that was ever configured or given a mode, with versions or
+        without; None where the registry does not tell its changes, which only ours does."""
+        found: set[str] = set()
+        since = 0
+        while changes := self.get(f"/changes?since={since}&limit={PAGE}"):
+            for change in changes if isinstance(changes, list) else [None]:
+                if not isinstance(change, dict) or not is_number(change.get("number")):
+                    return None
+                since = max(since, change["number"])
+                if change.get("record") in _CONFIGURING:
+                    context, name = str(change.get("context")), str(change.get("subject"))
+                    found.add(Subject(context, name).qualified)
+        return None if changes is None and not since else sorted(found)
 
     def pages(self, *, deleted: bool) -> Iterator[list[Version]]:
         """All versions, many with each request; nothing where the registry has no such request.

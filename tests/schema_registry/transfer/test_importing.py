@@ -315,6 +315,21 @@ def test_any_registry_can_be_read(bulk: bool, contexts: bool, page: int) -> None
     assert any("/versions/" in asked for asked in server.asked) is not bulk
 
 
+@pytest.mark.parametrize("page", [1000, 3])
+def test_our_registry_tells_where_something_is_configured(page: int) -> None:
+    """Also for subjects without a version: a level is often set before the first one. Nobody else
+    is asked for."""
+    held = snapshot(
+        *(version(f"s{n}/1", n) for n in range(1, 20)),
+        configs={"later": {"compatibilityLevel": "NONE"}, ":.c:": {"compatibilityLevel": "FULL"}},
+        modes={"s7": "READONLY", ":.c:later": "READONLY"},
+    )
+    server = holding(held, changes=True, page=page)
+    assert read_registry(RemoteRegistry(server)) == held
+    configs = [asked for asked in server.asked if asked.startswith("GET /config")]
+    assert len(configs) == 5
+
+
 def test_a_registry_that_counts_no_pages_is_read_once() -> None:
     class AllAtOnce(MemoryRegistry):
         def _schemas(self, query: dict[str, str]) -> list[Any]:

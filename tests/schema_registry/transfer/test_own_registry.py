@@ -31,8 +31,8 @@ def asked() -> Iterator[Http]:
             http.close()
 
 
-@settings(max_examples=10)
-@given(snapshots(kinds=(AVRO,)))
+@settings(max_examples=8)
+@given(snapshots(kinds=(AVRO,), everywhere=True))
 def test_an_export_imported_elsewhere_is_the_same_export(source: Snapshot) -> None:
     with asked() as http:
         done = import_once(source, http)
@@ -45,8 +45,8 @@ def test_an_export_imported_elsewhere_is_the_same_export(source: Snapshot) -> No
     assert exported(again) == exported(found)
 
 
-@settings(max_examples=10)
-@given(snapshots(kinds=(AVRO,)), st.integers(0, 30))
+@settings(max_examples=8)
+@given(snapshots(kinds=(AVRO,), everywhere=True), st.integers(0, 30))
 def test_an_import_that_was_killed_goes_on(source: Snapshot, at: int) -> None:
     with asked() as http:
         try:
