@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from joserfc.jwk import RSAKey
 from token_world import AUDIENCE, ISSUER, Issuer, unsigned
 
-from tallymark.broker.security.oauth import keys as oauth_keys
-from tallymark.broker.security.oauth.keys import AGAIN_SECONDS, OAuthKeys, read_jwks
-from tallymark.broker.security.oauth.tokens import MAX_KEYS, KeySet, TokenRules
+from tallymark.net.sasl import oauth_keys
 from tallymark.net.sasl.mechanisms import SaslError
+from tallymark.net.sasl.oauth_keys import AGAIN_SECONDS, OAuthKeys, read_jwks
+from tallymark.net.sasl.oauth_tokens import MAX_KEYS, KeySet, TokenRules
 from tallymark.net.sasl.oauthbearer import MAX_TOKEN, Bearer, OAuthClient, OAuthServer, bearer_of
 
 RULES = TokenRules(audiences=(AUDIENCE,), issuer=ISSUER, skew=30)

@@ -25,7 +25,7 @@ from tallymark.net.sasl.server_session import MakeExchange, SaslSession
 from tallymark.net.server.handler import Connection
 
 if TYPE_CHECKING:
-    from tallymark.broker.security.oauth.logins import OAuth
+    from tallymark.broker.security.oauth_logins import OAuth
 
 log: Final = logging.getLogger("tallymark.logins")
 
@@ -160,7 +160,7 @@ class Logins:
 
 def _oauth(settings: BrokerSettings, now: Callable[[], float]) -> OAuth:
     try:
-        from tallymark.broker.security.oauth.logins import (
+        from tallymark.broker.security.oauth_logins import (
             OAuth,  # needs an extra with cryptography
         )
     except ImportError as error:

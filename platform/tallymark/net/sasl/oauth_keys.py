@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from tallymark.broker.security.oauth.tokens import KeySet
+from tallymark.net.sasl.oauth_tokens import KeySet
 from tallymark.net.sasl.oauth_urls import LOOPBACK, file_of
 
 log: Final = logging.getLogger("tallymark.logins")

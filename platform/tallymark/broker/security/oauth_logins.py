@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from tallymark.broker.security.oauth.keys import OAuthKeys
-from tallymark.broker.security.oauth.tokens import TokenRules, header_of, kid_of
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.config_types import split
+from tallymark.net.sasl.oauth_keys import OAuthKeys
+from tallymark.net.sasl.oauth_tokens import TokenRules, header_of, kid_of
 from tallymark.net.sasl.oauthbearer import OAuthServer, bearer_of
 
 log: Final = logging.getLogger("tallymark.logins")

@@ -105,6 +105,10 @@ class TokenRules:
     def bearer(self, token: str, keys: KeySet, now: float) -> Bearer:
         """The user of the token. SaslError with the reason, for our own log; it contains no secret
         part of the token. ``now``: seconds since 1970, UTC."""
+        return self.with_claims(token, keys, now)[0]
+
+    def with_claims(self, token: str, keys: KeySet, now: float) -> tuple[Bearer, Mapping[str, Any]]:
+        """As :meth:`bearer`, and all that the token claims."""
         try:
             header = header_of(token)
             algorithm, kid = header.get("alg"), kid_of(header)
@@ -113,7 +117,7 @@ class TokenRules:
             claims = _verified(token, keys.fitting(kid, algorithm), algorithm, kid)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise SaslError(f"a token that is no JWT: {type(error).__name__}") from None
-        return self._judged(claims, now)
+        return self._judged(claims, now), claims
 
     def _judged(self, claims: Mapping[str, Any], now: float) -> Bearer:
         expires = _seconds(claims, "exp")
