@@ -50,3 +50,15 @@ class BoundedCache(Generic[Key, Value]):
             while self.size > self._capacity:
                 _, (_, gone) = self._held.popitem(last=False)
                 self.size -= gone
+
+    def drop(self, key: Key) -> None:
+        """Hold it no more, if it is held."""
+        with self._lock:
+            gone = self._held.pop(key, None)
+            self.size -= gone[1] if gone else 0
+
+    def clear(self) -> None:
+        """Hold nothing."""
+        with self._lock:
+            self._held.clear()
+            self.size = 0

@@ -16,7 +16,8 @@ PARSED: Final = 4 << 20
 
 Place = tuple[str, int]
 """Context and id."""
-Parsed = BoundedCache[Place, Schema]
+ParsedSchemas = BoundedCache[tuple[Place, str], Schema]
+"""By the text, too: an import may bring another one under an id that was permanently deleted."""
 
 
 def direct(catalog: Catalog, context: str, references: tuple[Reference, ...]) -> tuple[Place, ...]:
@@ -49,7 +50,7 @@ class StoredSchemas:
         self,
         refers: Mapping[Place, tuple[Place, ...]],
         texts: Mapping[Place, str],
-        parsed: Parsed,
+        parsed: ParsedSchemas,
     ) -> None:
         self.texts = texts
         self._refers = refers
@@ -72,7 +73,8 @@ class StoredSchemas:
 
     def _has(self, place: Place) -> bool:
         if place not in self._used:
-            held = self._parsed.get(place)
+            text = self.texts.get(place)
+            held = self._parsed.get((place, text)) if text is not None else None
             if held is None:
                 return False
             self._used[place] = held
@@ -88,4 +90,4 @@ class StoredSchemas:
         references = [self._used[other] for other in self._refers[place]]
         parsed = parse_schema(text, budget, references, stored=True)
         self._used[place] = parsed
-        self._parsed.put(place, parsed, text)
+        self._parsed.put((place, text), parsed, text)

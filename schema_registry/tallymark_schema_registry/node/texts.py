@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from typing import Final
 
 from tallymark_schema_registry import errors
 from tallymark_schema_registry.bounded_cache import BoundedCache
+from tallymark_schema_registry.catalog.records import SchemaRemoved
 from tallymark_schema_registry.node.replica import Replica, Store
-from tallymark_schema_registry.store.changes import StoreFailed
+from tallymark_schema_registry.store.changes import Change, StoreFailed
 
 CAPACITY: Final = 32 << 20
 """Characters of texts that are kept."""
@@ -25,7 +26,8 @@ Place = tuple[str, int]
 
 
 class Texts:
-    """Belongs to one event loop. A text never changes: an id is never given to another one."""
+    """Belongs to one event loop. A text never changes, but an import may bring another one under an
+    id whose schema was permanently deleted."""
 
     def __init__(self, replica: Replica, store: Store, threads: Executor) -> None:
         self._replica = replica
@@ -35,10 +37,8 @@ class Texts:
         self._asked: dict[Place, asyncio.Future[str | None]] = {}
         self._wanted: dict[Place, asyncio.Future[str | None]] = {}
         self._reading: asyncio.Task[None] | None = None
-
-    def held(self, place: Place) -> str | None:
-        """The text, if memory has it."""
-        return self._held.get(place)
+        self._removals = 0
+        replica.on_change(self._forget)
 
     def keep(self, place: Place, text: str) -> None:
         """A text that was just stored."""
@@ -91,6 +91,7 @@ class Texts:
             ids[context].append(schema_id)
         loop = asyncio.get_running_loop()
         for context, some in ids.items():
+            before = self._removals
             try:
                 found = await loop.run_in_executor(self._threads, self._store.texts, context, some)
             except StoreFailed as error:
@@ -99,8 +100,16 @@ class Texts:
             except Exception as error:
                 self._answer_all(context, some, error)
             else:
-                self._answer_all(context, some, found)
+                # What was removed meanwhile may have been read before or after: it is found anew.
+                is_sure = before == self._removals
+                self._answer_all(context, some, found if is_sure else {})
         self._asked = {}
+
+    def _forget(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if isinstance(change.record, SchemaRemoved):
+                self._removals += 1
+                self._held.drop((change.record.context, change.record.schema_id))
 
     def _answer_all(self, context: str, ids: list[int], found: dict[int, str] | Exception) -> None:
         for schema_id in ids:

@@ -7,12 +7,13 @@ is taken at once, before anything is waited for; the work is done by :mod:`.work
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tallymark_schema_registry import errors
 from tallymark_schema_registry.bounded_cache import BoundedCache
 from tallymark_schema_registry.catalog.content import AVRO, Reference, java_order
+from tallymark_schema_registry.catalog.records import SchemaRemoved
 from tallymark_schema_registry.decisions.commands import (
     Checked,
     Compare,
@@ -24,6 +25,7 @@ from tallymark_schema_registry.levels import findings
 from tallymark_schema_registry.node.replica import Replica
 from tallymark_schema_registry.node.stored_schemas import (
     PARSED,
+    ParsedSchemas,
     Place,
     StoredSchemas,
     direct,
@@ -43,6 +45,7 @@ from tallymark_schema_registry.schemas import (
     resolved_text,
 )
 from tallymark_schema_registry.schemas.budget import FULL
+from tallymark_schema_registry.store.changes import Change
 
 SENT: Final = 8 << 20
 """Characters of sent texts whose canonical texts are kept: producers send the same few at every
@@ -63,9 +66,10 @@ class Understanding:
         self._replica = replica
         self._texts = texts
         self._workers = workers
-        self._parsed: BoundedCache[Place, Schema] = BoundedCache(PARSED, PARSED // 8)
+        self._parsed: ParsedSchemas = BoundedCache(PARSED, PARSED // 8)
         self._sent: BoundedCache[Parse, Parsed] = BoundedCache(SENT, SENT // 8)
         self._schemas: BoundedCache[Parse, Schema] = BoundedCache(PARSED // 4, PARSED // 16)
+        replica.on_change(self._forget)
 
     async def parse(self, question: Parse, client: str = "") -> Parsed:
         """The canonical text. Raises the 42201 error where the text cannot be read at all."""
@@ -123,7 +127,7 @@ class Understanding:
         """The answer to ``question`` has been stored: the next version is compared with it."""
         schema = self._schemas.get(question)
         if schema is not None:
-            self._parsed.put(place, schema, text)
+            self._parsed.put((place, text), schema, text)
 
     async def changed(self, question: Parse, place: Place, client: str = "") -> list[Change]:
         """What is different in the schema of a question, against one of the catalog; nothing where
@@ -159,6 +163,12 @@ class Understanding:
             return await self._workers.run(client, work)
         except InvalidSchemaError as error:
             raise errors.invalid_schema(str(error)) from error
+
+    def _forget(self, changes: Sequence[Change]) -> None:
+        """An import may bring other schemas under the ids and versions that were removed."""
+        if any(isinstance(change.record, SchemaRemoved) for change in changes):
+            self._sent.clear()
+            self._schemas.clear()
 
     async def _stored(
         self, places: Iterable[Place], question: Parse | None = None

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from tallymark_schema_registry.catalog.content import Reference
+from tallymark_schema_registry.catalog.content import Content, Reference
 from tallymark_schema_registry.catalog.subject import Subject, parse_subject
 from tallymark_schema_registry.decisions.commands import Sent
 from tallymark_schema_registry.errors import RegistryError
@@ -285,5 +285,26 @@ def test_normalizing_makes_one_schema_of_several_texts(database: str) -> None:
             assert first.content.references == (one, other)
             as_sent = await node.register(S, Sent(left, references=(other, one)))
             assert as_sent.version == 2
+
+    asyncio.run(main())
+
+
+def test_an_import_may_give_an_id_again_that_was_permanently_deleted(database: str) -> None:
+    """Texts by id are remembered, and that of the deleted schema was answered for the new one."""
+    old, new = Content('"int"'), Content('"string"')
+
+    async def main() -> None:
+        async with nodes(database, 2) as [one, other]:
+            await one.import_version(S, 1, 7, old)
+            for node in (one, other):
+                assert (await node.by_id(".", 7)).content == old
+                assert not await node.check(S, "latest", Sent('"long"'))
+            await one.delete_subject(S)
+            await one.delete_subject(S, permanent=True)
+            await one.import_version(Subject(".", "t"), 1, 7, new)
+            for node in (one, other):
+                await node.replica.current()
+                assert (await node.by_id(".", 7)).content == new
+                assert await node.check(Subject(".", "t"), "latest", Sent('"long"'))
 
     asyncio.run(main())
