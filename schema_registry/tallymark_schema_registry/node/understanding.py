@@ -45,7 +45,7 @@ from tallymark_schema_registry.schemas import (
     resolved_text,
 )
 from tallymark_schema_registry.schemas.budget import FULL
-from tallymark_schema_registry.store.changes import Change
+from tallymark_schema_registry.store.changes import Change as StoredChange
 
 SENT: Final = 8 << 20
 """Characters of sent texts whose canonical texts are kept: producers send the same few at every
@@ -164,7 +164,7 @@ class Understanding:
         except InvalidSchemaError as error:
             raise errors.invalid_schema(str(error)) from error
 
-    def _forget(self, changes: Sequence[Change]) -> None:
+    def _forget(self, changes: Sequence[StoredChange]) -> None:
         """An import may bring other schemas under the ids and versions that were removed."""
         if any(isinstance(change.record, SchemaRemoved) for change in changes):
             self._sent.clear()
