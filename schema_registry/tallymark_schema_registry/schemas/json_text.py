@@ -53,12 +53,15 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def java_double(value: float) -> str:
-    """``Double.toString``: 1.0, 0.001, then 1.0E7 and 1.0E-4 from where Java goes scientific."""
+    """``Double.toString`` from Java 19 on (older ones write a few with a digit too many): 1.0,
+    0.001, then 1.0E7 and 1.0E-4 from where Java goes scientific, always with two digits."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return _plain(repr(value))
     if math.isinf(value):
         return '"Infinity"' if value > 0 else '"-Infinity"'
     sign, digits, exponent = _decompose(repr(value))
+    if len(digits) == 1:  # the two digits that are nearest: the smallest double is 4.9E-324
+        sign, digits, exponent = _decompose(f"{value:.1e}")
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
 
 

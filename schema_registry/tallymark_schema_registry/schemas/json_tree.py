@@ -14,21 +14,40 @@ from tallymark_schema_registry.schemas.names import InvalidSchemaError
 MAX_VALUE_DEPTH: Final = 50
 """Lists and objects within one another in defaults and attributes."""
 
+# Strings are matched so that what looks like a comment within one is left alone; what is not closed
+# goes to the end of the text, so that no place is looked at twice.
+_COMMENT: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|/\*.*?(?:\*/|\Z)|//[^\n\r]*', re.DOTALL)
 _DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(?=[fFdD]?$)", re.ASCII)
 NO_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
 """Doubles that JSON has no number for: they are written as text."""
 
 
 def read_json(text: str, stored: bool = False) -> Any:
-    """The tree. Raises InvalidSchemaError where ``text`` is no JSON, or (unless ``stored``) holds a
-    number beyond a double."""
+    """The tree. ``/* */`` and ``//`` are comments, as in Java's Avro: many files begin with a
+    licence.
+
+    Raises InvalidSchemaError where ``text`` is no JSON, or (unless ``stored``) holds a number
+    beyond a double."""
+    decoder = _STORED if stored else _SENT
     try:
         text.encode()
-        return (_STORED if stored else _SENT).decode(text)
+        try:
+            tree = decoder.decode(text)
+        except json.JSONDecodeError:
+            if "/*" not in text and "//" not in text:
+                raise
+            tree = decoder.decode(_COMMENT.sub(_blank, text))
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(tree, ensure_ascii=False).encode()
+        return tree
     except UnicodeEncodeError:
         raise InvalidSchemaError("it holds half of a surrogate pair") from None
     except ValueError as error:  # JSONDecodeError, and an integer of more than 4,300 digits
         raise InvalidSchemaError(f"it is not JSON: {error}") from error
+
+
+def _blank(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith('"') else " "
 
 
 def check_depth(value: Any, budget: Budget) -> None:

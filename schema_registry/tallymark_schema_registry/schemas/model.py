@@ -137,8 +137,8 @@ class Schema:
     themselves: whoever has the text has them too, so it does not write them out.
 
     ``size`` counts the characters of all the texts that it was made of, with those of references as
-    often as they are referred to. In memory it is some 30 times that at most: a cache must count it
-    so, since a text of 100 characters may keep a megabyte of another alive."""
+    often as they are referred to. It takes 3 to 10 times that in memory: a cache must count so,
+    since a text of 100 characters may keep a megabyte of others alive."""
 
     root: Node
     names: dict[Name, Named]

@@ -73,6 +73,43 @@ def test_text_that_is_no_json(text: str) -> None:
         parse_schema(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '// a licence\n"int"',
+        '/* a licence\n * of two lines */\n{"type": /* "long" */ "int"}',
+        '/**/"int"//\r\n',
+        '"int" /* not closed',
+    ],
+)
+def test_comments_are_read_over(text: str) -> None:
+    """Java reads files that begin with a licence; they were refused here."""
+    assert canonical_text(parse_schema(text)) == '"int"'
+
+
+def test_what_looks_like_a_comment_in_a_string_stays() -> None:
+    text = '// x\n{"type":"int","a":"/* no */ \\" // no"}'
+    assert canonical_text(parse_schema(text)) == '{"type":"int","a":"/* no */ \\" // no"}'
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("part", ["/*", "//", '"', '"\\', "/*/", '/*"', "/"])
+def test_comments_that_are_not_closed_end(part: str) -> None:
+    with pytest.raises(InvalidSchemaError):
+        parse_schema("/**/" + part * 300_000 + " x")
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\uDFFF", "\\ud800\\ud800"])
+def test_half_of_a_surrogate_pair_is_refused(half: str) -> None:
+    """Escaped it got through the parser, and the text had no bytes to make a hash of: a 500."""
+    for text in (f'{{"type":"int","a":"{half}"}}', f'{{"type":"int","{half}":1}}'):
+        with pytest.raises(InvalidSchemaError, match="surrogate"):
+            parse_schema(text)
+        with pytest.raises(InvalidSchemaError, match="surrogate"):
+            parse_schema(text, stored=True)
+    assert canonical_text(parse_schema('{"type":"int","a":"\\ud83d\\ude00"}')).encode()
+
+
 def nested(depth: int) -> str:
     return '{"type":"array","items":' * depth + '"int"' + "}" * depth
 
