@@ -35,12 +35,15 @@ MEANINGS: Final = {
     42206: "other schemas refer to it",
     42207: "the id does not match",
     42208: "the name of the subject is not valid",
+    42209: "the metadata or the rule set is too large",
     42210: "the rule set is not valid",
     42211: "the context is not empty",
-    50001: "the store cannot be reached; try again after `Retry-After`",
+    50001: "what is asked for needs the store, which cannot be reached; try again after "
+    "`Retry-After`",
 }
 """Code of an error -> what it means. The first three digits are the HTTP status."""
 
+STORE_FAILED: Final = 50001
 RIGHT: Final = "x-right"
 CODES: Final = "x-error-codes"
 
@@ -49,10 +52,13 @@ def described(
     right: Right | None, *codes: int, body: type[Document] | None = None
 ) -> dict[str, Any]:
     """Arguments of a route. ``right``: what is needed on the subject, None: nothing. ``codes``:
-    what can be wrong with a request. ``body``: what it takes."""
+    what can be wrong with a request; what needs a right needs the store. ``body``: what it
+    takes."""
+    if right is not None:
+        codes = (*codes, STORE_FAILED)
     by_status: dict[int, list[str]] = {}
     for code in codes:
-        status = 503 if code == 50001 else int(str(code)[:3])
+        status = 503 if code == STORE_FAILED else int(str(code)[:3])
         by_status.setdefault(status, []).append(f"{code}: {MEANINGS[code]}")
     extra: dict[str, Any] = {CODES: list(codes)}
     if right is not None:

@@ -141,6 +141,9 @@ class ConfigRequest(Document):
     normalize: bool | None = None
     alias: str | None = None
     compatibilityGroup: str | None = None
+    compatibilityPolicy: str | None = Field(
+        default=None, description="`LOGICAL`: changes of logical types are refused, too"
+    )
     validateFields: bool | None = None
     defaultMetadata: dict[str, Any] | None = None
     overrideMetadata: dict[str, Any] | None = None

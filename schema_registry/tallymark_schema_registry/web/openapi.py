@@ -17,7 +17,14 @@ The REST interface of Avro schema registries, as the serializers and tools of th
 use it. Every path can also be asked below `/contexts/{context}`; then subjects, ids, levels and
 modes are those of that context. Every GET can also be a HEAD.
 
-Errors are `{"error_code", "message"}`; the first three digits of the code are the HTTP status."""
+Errors are `{"error_code", "message"}`; the first three digits of the code are the HTTP status.
+Where users log in, 401 asks for a password or token, and 403 with code 40301 says that a right is
+missing. 503 asks to come again after `Retry-After`: too much is being done, or the store cannot be
+reached."""
+_SECURITY: Final = {
+    "password": {"type": "http", "scheme": "basic"},
+    "token": {"type": "http", "scheme": "bearer"},
+}
 _BODIES: Final = (documents.SchemaRequest, documents.ConfigRequest, documents.Mode)
 _REFERENCE: Final = "#/components/schemas/{model}"
 
@@ -38,6 +45,8 @@ def document(app: FastAPI) -> dict[str, Any]:
         for name in ("HTTPValidationError", "ValidationError"):
             components.pop(name, None)
         components |= bodies["$defs"]
+        made["components"]["securitySchemes"] = dict(_SECURITY)
+        made["security"] = [{}, *({name: list[str]()} for name in _SECURITY)]
         for operation in operations(made):
             _corrected(operation)
         app.openapi_schema = made

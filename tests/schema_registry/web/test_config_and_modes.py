@@ -55,9 +55,12 @@ def test_the_rest_of_the_config_is_kept_and_answered(api: Api) -> None:
     assert api.get(own).json()["defaultMetadata"] == metadata
 
 
-@covers("PUT /config/{subject}", 42210)
-@covers("PUT /config", 42210)
-def test_rule_sets_of_a_config_that_are_not_valid(api: Api) -> None:
+@covers("PUT /config/{subject}", 42209, 42210)
+@covers("PUT /config", 42209, 42210)
+def test_metadata_and_rule_sets_of_a_config_that_are_refused(api: Api) -> None:
+    large = {"defaultMetadata": {"properties": {"a": "x" * 100_000}}}
+    for path in (f"/config/{api.subject}", "/config"):
+        api.refused(api.put(path, large), 42209)
     body = {"defaultRuleSet": {"domainRules": [{"name": "", "type": "CEL"}]}}
     api.refused(api.put(f"/config/{api.subject}", body), 42210)
     api.refused(api.put("/config", body), 42210)

@@ -129,13 +129,14 @@ def test_a_version_is_a_compare_and_set(api: Api) -> None:
     api.refused(api.post(path, {"schema": CLASHING, "version": 1}), 42201)
 
 
-@covers(REGISTER, 42210)
-@covers(LOOK_UP, 42210)
-@covers(CHECK, 42210)
-@covers(CHECK_ALL, 42210)
-def test_a_rule_set_that_is_not_valid(api: Api) -> None:
+@covers(REGISTER, 42209, 42210)
+@covers(LOOK_UP, 42209, 42210)
+@covers(CHECK, 42209, 42210)
+@covers(CHECK_ALL, 42209, 42210)
+def test_metadata_that_is_too_large_and_a_rule_set_that_is_not_valid(api: Api) -> None:
     api.register()
     body = {"schema": RECORD, "ruleSet": BAD_RULES}
+    large = {"schema": RECORD, "metadata": {"properties": {"a": "x" * 100_000}}}
     for path in (
         f"/subjects/{api.subject}/versions",
         f"/subjects/{api.subject}",
@@ -143,6 +144,7 @@ def test_a_rule_set_that_is_not_valid(api: Api) -> None:
         f"/compatibility/subjects/{api.subject}/versions",
     ):
         api.refused(api.post(path, body), 42210)
+        api.refused(api.post(path, large), 42209)
 
 
 @covers(REGISTER, 200)

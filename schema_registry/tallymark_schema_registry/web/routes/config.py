@@ -45,7 +45,7 @@ async def get_config(
 @routes.put(
     "/config",
     response_model=ConfigRequest,
-    **described(Right.ADMIN, *_BODY, 42203, 42205, 42210, 50001, body=ConfigRequest),
+    **described(Right.ADMIN, *_BODY, 42203, 42205, 42209, 42210, body=ConfigRequest),
 )
 async def put_config(call: Caller, place: OnContext) -> Response:
     """Set what is given; the rest stays as it is."""
@@ -53,7 +53,7 @@ async def put_config(call: Caller, place: OnContext) -> Response:
     return as_json(await call.registry.set_config(place, values, by=call.by))
 
 
-@routes.delete("/config", response_model=Config, **described(Right.ADMIN, 42205, 50001))
+@routes.delete("/config", response_model=Config, **described(Right.ADMIN, 42205))
 async def delete_config(call: Caller, place: OnContext) -> Response:
     """Back to the server's default; what was set is answered."""
     return as_json(await call.registry.delete_config(place, by=call.by))
@@ -72,7 +72,7 @@ async def get_subject_config(
 @routes.put(
     "/config/{subject}",
     response_model=ConfigRequest,
-    **described(Right.ADMIN, *_BODY, 42203, 42205, 42208, 42210, 50001, body=ConfigRequest),
+    **described(Right.ADMIN, *_BODY, 42203, 42205, 42208, 42209, 42210, body=ConfigRequest),
 )
 async def put_subject_config(call: Caller, subject: OnSubject) -> Response:
     """Set what is given; the rest stays as it is. The subject need not be there."""
@@ -83,7 +83,7 @@ async def put_subject_config(call: Caller, subject: OnSubject) -> Response:
 @routes.delete(
     "/config/{subject}",
     response_model=Config,
-    **described(Right.ADMIN, 40401, 42205, 42208, 50001),
+    **described(Right.ADMIN, 40401, 42205, 42208),
 )
 async def delete_subject_config(call: Caller, subject: OnSubject) -> Response:
     """Back to what holds for all; what was set is answered."""
@@ -104,7 +104,7 @@ async def get_mode(
 @routes.put(
     "/mode",
     response_model=Mode,
-    **described(Right.ADMIN, *_BODY, 42204, 42205, 50001, body=Mode),
+    **described(Right.ADMIN, *_BODY, 42204, 42205, body=Mode),
 )
 async def put_mode(call: Caller, place: OnContext, force: Force = False) -> Response:
     """Set the mode. IMPORT is refused where there are subjects, unless forced."""
@@ -112,7 +112,7 @@ async def put_mode(call: Caller, place: OnContext, force: Force = False) -> Resp
     return as_json({"mode": await call.registry.set_mode(place, mode, force=force, by=call.by)})
 
 
-@routes.delete("/mode", response_model=Mode, **described(Right.ADMIN, 50001))
+@routes.delete("/mode", response_model=Mode, **described(Right.ADMIN))
 async def delete_mode(call: Caller, place: OnContext, recursive: Recursive = False) -> Response:
     """Back to READWRITE; what was set is answered."""
     found = await call.registry.delete_mode(place, recursive=recursive, by=call.by)
@@ -132,7 +132,7 @@ async def get_subject_mode(
 @routes.put(
     "/mode/{subject}",
     response_model=Mode,
-    **described(Right.ADMIN, *_BODY, 42204, 42205, 42208, 50001, body=Mode),
+    **described(Right.ADMIN, *_BODY, 42204, 42205, 42208, body=Mode),
 )
 async def put_subject_mode(call: Caller, subject: OnSubject, force: Force = False) -> Response:
     """Set the mode of a subject. IMPORT is refused where it has versions, unless forced."""
@@ -144,7 +144,7 @@ async def put_subject_mode(call: Caller, subject: OnSubject, force: Force = Fals
 @routes.delete(
     "/mode/{subject}",
     response_model=Mode,
-    **described(Right.ADMIN, 40401, 42208, 50001),
+    **described(Right.ADMIN, 40401, 42208),
 )
 async def delete_subject_mode(
     call: Caller, subject: OnSubject, recursive: Recursive = False

@@ -16,7 +16,7 @@ routes = APIRouter(tags=["deletion"])
 @routes.delete(
     "/subjects/{subject}",
     response_model=list[int],
-    **described(Right.DELETE, 40401, 40404, 40405, 42205, 42206, 42208, 50001),
+    **described(Right.DELETE, 40401, 40404, 40405, 42205, 42206, 42208),
 )
 async def delete_subject(
     call: Caller, subject: OnSubject, permanent: Permanent = False
@@ -29,7 +29,7 @@ async def delete_subject(
 @routes.delete(
     "/subjects/{subject}/versions/{version}",
     response_model=int,
-    **described(Right.DELETE, 40401, 40402, 40406, 40407, 42202, 42205, 42206, 42208, 50001),
+    **described(Right.DELETE, 40401, 40402, 40406, 40407, 42202, 42205, 42206, 42208),
 )
 async def delete_version(
     call: Caller, subject: OnSubject, version: Version, permanent: Permanent = False
@@ -42,7 +42,7 @@ async def delete_version(
 @routes.post(
     "/subjects/{subject}/versions/{version}/restore",
     response_model=int,
-    **described(Right.DELETE, 40401, 40402, 42202, 42205, 42208, 50001),
+    **described(Right.DELETE, 40401, 40402, 42202, 42205, 42208),
 )
 async def restore(call: Caller, subject: OnSubject, version: Version) -> Response:
     """Undo a soft deletion. A version that is not deleted stays as it is."""

@@ -35,7 +35,7 @@ from tallymark_schema_registry.web.reading import shown
 from tallymark_schema_registry.web.requests import sent_of
 
 _INVALID_SCHEMA = 42201
-_BODY = (400, 413, 415, 42201, 42208, 42210)
+_BODY = (400, 413, 415, 42201, 42208, 42209, 42210)
 DryRunFlag = Annotated[
     bool,
     BeforeValidator(is_true),
@@ -48,7 +48,7 @@ routes = APIRouter(tags=["register, look up, check"])
 @routes.post(
     "/subjects/{subject}/versions",
     response_model=Registered,
-    **described(Right.WRITE, *_BODY, 409, 42205, 42207, 50001, body=SchemaRequest),
+    **described(Right.WRITE, *_BODY, 409, 42205, 42207, body=SchemaRequest),
 )
 async def register(
     call: Caller,

@@ -48,7 +48,7 @@ async def contexts(
     "/contexts/{context}",
     status_code=204,
     response_model=None,
-    **described(Right.ADMIN, 42208, 42211, 50001),
+    **described(Right.ADMIN, 42208, 42211),
 )
 async def delete_context(call: Caller, context: Annotated[str, Path()]) -> Response:
     """An empty context is not listed any more."""
