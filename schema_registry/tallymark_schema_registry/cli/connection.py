@@ -19,8 +19,9 @@ from tallymark.client.core.security.deployment import secret_in
 from tallymark.client.core.security.http import registry_settings
 from tallymark.deployment import load
 from tallymark.errors import ConnectError, TimedOutError, UserError
-from tallymark.serialization import RegistryClient, RegistryError
+from tallymark.serialization import RegistryError
 from tallymark.serialization.http_retry import Http
+from tallymark_schema_registry.cli.reasons import CheckingClient
 from tallymark_schema_registry.transfer.lines import UnreadableError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -137,9 +138,9 @@ def _password(user: str, file: str | None, variable: str) -> str:
     return password
 
 
-def client(access: Access) -> RegistryClient:
+def client(access: Access) -> CheckingClient:
     """The registry, for single requests."""
-    return RegistryClient(
+    return CheckingClient(
         access.url,
         timeout=_TIMEOUT_S,
         attempts=_ATTEMPTS,

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from tallymark.errors import UserError
-from tallymark.serialization import RegistryClient, RegistryError
+from tallymark.serialization import RegistryError
 from tallymark.serialization.schemas import Reference, Schema
 from tallymark.shell.output import json_option, print_line, show
 from tallymark_schema_registry.cli.avsc_files import SUFFIX, AvscFile, in_order
@@ -20,7 +20,13 @@ from tallymark_schema_registry.cli.connection import (
     registry_options,
     take_access,
 )
-from tallymark_schema_registry.cli.reasons import conflicts, read_reasons, reasons_document
+from tallymark_schema_registry.cli.reasons import (
+    NOTHING_AGAINST,
+    CheckingClient,
+    Verdict,
+    verdict_document,
+    verdict_lines,
+)
 from tallymark_schema_registry.cli.texts import read_text
 
 UNCHANGED: Final = "unchanged"
@@ -41,7 +47,7 @@ class Checked:
     file: AvscFile
     result: str
     version: int | None = None
-    messages: tuple[str, ...] = ()
+    verdict: Verdict = NOTHING_AGAINST
 
     def row(self) -> dict[str, Any]:
         """For a table and for JSON."""
@@ -50,7 +56,7 @@ class Checked:
             "subject": self.file.subject,
             "result": self.result,
             "version": self.version,
-        } | reasons_document(self.messages)
+        } | verdict_document(self.verdict)
 
 
 def _folder_options(function: Any) -> Any:
@@ -100,9 +106,9 @@ def _report(checked: list[Checked], as_json: bool) -> None:
     rows = [one.row() for one in checked]
     show(rows, _COLUMNS, as_json)
     bad = [one for one in checked if one.result == INCOMPATIBLE]
-    for one in bad if not as_json else ():
-        for reason in read_reasons(one.messages):
-            print_line(f"{one.file.path}: {reason.line()}", as_json=True)
+    for one in checked if not as_json else ():
+        for line in verdict_lines(one.verdict):
+            print_line(f"{one.file.path}: {line}", as_json=True)
     if bad:
         raise click.exceptions.Exit(1)
 
@@ -146,7 +152,7 @@ def _read_map(path: str | None, known: set[str]) -> dict[str, str]:
     return document
 
 
-def check_files(registry: RegistryClient, files: list[AvscFile]) -> list[Checked]:
+def check_files(registry: CheckingClient, files: list[AvscFile]) -> list[Checked]:
     """What the registry says of each file, in their order."""
     known: dict[str, int | None] = {}
     checked: list[Checked] = []
@@ -156,22 +162,22 @@ def check_files(registry: RegistryClient, files: list[AvscFile]) -> list[Checked
         except RegistryError as error:
             if error.status not in _UNPROCESSABLE:
                 raise
-            one = Checked(file, INCOMPATIBLE, messages=(error.message,))
+            one = Checked(file, INCOMPATIBLE, verdict=Verdict((error.message,), ()))
         known[file.subject] = one.version
         checked.append(one)
     return checked
 
 
-def _check(registry: RegistryClient, file: AvscFile, known: dict[str, int | None]) -> Checked:
+def _check(registry: CheckingClient, file: AvscFile, known: dict[str, int | None]) -> Checked:
     schema = _schema(file, known)
     if schema and (found := registry.lookup(file.subject, schema)):
         return Checked(file, UNCHANGED, found.version)
     # Of types that are not registered yet the registry knows nothing, so all are written out.
-    messages = tuple(conflicts(registry, file.subject, Schema(file.whole)))
-    return Checked(file, INCOMPATIBLE if messages else COMPATIBLE, messages=messages)
+    verdict = registry.verdict(file.subject, Schema(file.whole))
+    return Checked(file, INCOMPATIBLE if verdict.messages else COMPATIBLE, verdict=verdict)
 
 
-def register_files(registry: RegistryClient, checked: list[Checked]) -> list[Checked]:
+def register_files(registry: CheckingClient, checked: list[Checked]) -> list[Checked]:
     """Register what is not there, in order; what was done."""
     known = {one.file.subject: one.version for one in checked if one.result == UNCHANGED}
     done: list[Checked] = []

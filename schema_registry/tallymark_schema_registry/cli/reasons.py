@@ -10,17 +10,13 @@ Registries write reasons as texts of one form, those of a version before its num
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-import click
-
 from tallymark.serialization import RegistryClient, RegistryError
-from tallymark.serialization.schemas import Schema
-from tallymark.shell.output import print_line
-from tallymark.untrusted import escaped_json
+from tallymark.serialization.operations import versions_path
+from tallymark.serialization.schemas import Schema, body_of, required
 
 _NOT_FOUND: Final = 404
 _REASON: Final = re.compile(
@@ -44,17 +40,39 @@ class Reason(NamedTuple):
         return f"{against}{self.rule}{': ' if self.rule else ''}{self.text}"
 
 
-def conflicts(
-    registry: RegistryClient, subject: str, schema: Schema, *, normalize: bool = False
-) -> list[str]:
-    """Why ``schema`` could not be registered, as the registry says it; a subject that is not there
-    takes any schema, though some registries answer 404."""
-    try:
-        return registry.conflicts(subject, schema, normalize=normalize)
-    except RegistryError as error:
-        if error.status == _NOT_FOUND:
-            return []
-        raise
+class Verdict(NamedTuple):
+    """``messages``: why a schema would be refused; none: it would not. ``warnings`` do not stop it;
+    only our registry has them. Both as the registry writes them."""
+
+    messages: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+NOTHING_AGAINST: Final = Verdict((), ())
+
+
+class CheckingClient(RegistryClient):
+    """Also tells the warnings of a check."""
+
+    def verdict(self, subject: str, schema: Schema, *, normalize: bool = False) -> Verdict:
+        """Whether ``schema`` could be registered. A subject that is not there takes any schema,
+        though some registries answer 404."""
+        query = "?verbose=true&normalize=true" if normalize else "?verbose=true"
+        path = f"/compatibility{versions_path(subject)}{query}"
+        try:
+            answer = self._http.request("POST", path, body_of(schema))
+        except RegistryError as error:
+            if error.status == _NOT_FOUND:
+                return NOTHING_AGAINST
+            raise
+        warnings = _texts(answer.get("warnings"))
+        if required(answer, "is_compatible"):
+            return Verdict((), warnings)
+        return Verdict(_texts(answer.get("messages")) or ("incompatible",), warnings)
+
+
+def _texts(found: Any) -> tuple[str, ...]:
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def read_reasons(messages: Sequence[str]) -> list[Reason]:
@@ -81,18 +99,18 @@ def _by_version(
     yield None, waiting
 
 
-def reasons_document(messages: Sequence[str]) -> dict[str, Any]:
-    """For ``--json``: ``reasons``, and ``messages`` as the registry wrote them."""
-    reasons = [one._asdict() for one in read_reasons(messages)]
-    return {"reasons": reasons, "messages": list(messages)}
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
+    """For ``--json``: ``reasons``, ``warnings``, and ``messages`` as the registry wrote them."""
+    return {
+        "reasons": [one._asdict() for one in read_reasons(verdict.messages)],
+        "warnings": [one._asdict() for one in read_reasons(verdict.warnings)],
+        "messages": list(verdict.messages),
+    }
 
 
-def print_reasons(subject: str, messages: Sequence[str], as_json: bool) -> None:
-    """What the registry says, one line a reason."""
-    if as_json:
-        document = {"subject": subject, "compatible": False} | reasons_document(messages)
-        click.echo(escaped_json(json.dumps(document, ensure_ascii=False)))
-        return
-    print_line(f"{subject}: incompatible")
-    for reason in read_reasons(messages):
-        print_line(f"  {reason.line()}")
+def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    """For people, one line a reason, then the warnings."""
+    for reason in read_reasons(verdict.messages):
+        yield reason.line()
+    for reason in read_reasons(verdict.warnings):
+        yield f"warning: {reason.line()}"

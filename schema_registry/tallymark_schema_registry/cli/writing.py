@@ -19,7 +19,12 @@ from tallymark_schema_registry.cli.connection import (
     registry_options,
     take_access,
 )
-from tallymark_schema_registry.cli.reasons import conflicts, print_reasons
+from tallymark_schema_registry.cli.reasons import (
+    NOTHING_AGAINST,
+    Verdict,
+    verdict_document,
+    verdict_lines,
+)
 from tallymark_schema_registry.cli.texts import read_text, reference_option, schema_of
 
 _NORMALIZE: Final = "Normalize it: names in full, attributes and references in order."
@@ -46,38 +51,43 @@ def register(**options: Any) -> None:
     schema = schema_of(read_text(options["file"]), options["references"])
     with exit_codes(), client(take_access(options)) as registry:
         known = registry.lookup(subject, schema, normalize=normalize)
-        reasons: list[str] = []
+        verdict = NOTHING_AGAINST
         done = "was there already" if known else "would be registered"
         if known is None and options["dry_run"]:
-            reasons = conflicts(registry, subject, schema, normalize=normalize)
+            verdict = registry.verdict(subject, schema, normalize=normalize)
         elif known is None:
             try:
                 registry.register(subject, schema, normalize=normalize)
             except RegistryError as error:
                 if error.status != _CONFLICT:
                     raise
-                reasons = conflicts(registry, subject, schema, normalize=normalize)
-                reasons = reasons or [error.message]
+                verdict = registry.verdict(subject, schema, normalize=normalize)
+                verdict = verdict._replace(messages=verdict.messages or (error.message,))
             done, known = "registered", registry.lookup(subject, schema, normalize=normalize)
-    if reasons:
-        print_reasons(subject, reasons, options["as_json"])
+    if verdict.messages:
+        done, known = "incompatible", None
+    _tell(subject, done, known, verdict, options["as_json"])
+    if verdict.messages:
         raise click.exceptions.Exit(1)
-    _tell(subject, done, known, options["as_json"])
 
 
-def _tell(subject: str, done: str, known: RegisteredSchema | None, as_json: bool) -> None:
+def _tell(
+    subject: str, done: str, known: RegisteredSchema | None, verdict: Verdict, as_json: bool
+) -> None:
     if as_json:
         document = {
             "subject": subject,
-            "compatible": True,
+            "compatible": not verdict.messages,
             "done": done,
             "version": known.version if known else None,
             "id": known.schema_id if known else None,
-        }
+        } | verdict_document(verdict)
         click.echo(escaped_json(json.dumps(document, ensure_ascii=False)))
-    else:
-        place = f" version {known.version}, id {known.schema_id}" if known else ""
-        print_line(f"{subject}{place}: {done}")
+        return
+    place = f" version {known.version}, id {known.schema_id}" if known else ""
+    print_line(f"{subject}{place}: {done}")
+    for line in verdict_lines(verdict):
+        print_line(f"  {line}")
 
 
 @click.command("delete")

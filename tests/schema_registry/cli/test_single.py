@@ -50,7 +50,8 @@ def test_register_and_what_is_said(url: str) -> None:
     assert said("register", "s", file(RECORD)) == "s version 1, id 1: registered\n"
     assert said("register", "s", file(f" {RECORD} ")) == "s version 1, id 1: was there already\n"
     assert told("register", "s", file(DEFAULTED)) == {
-        "subject": "s", "compatible": True, "done": "registered", "version": 2, "id": 2
+        "subject": "s", "compatible": True, "done": "registered", "version": 2, "id": 2,
+        "reasons": [], "warnings": [], "messages": [],
     }  # fmt: skip
 
 
@@ -311,3 +312,17 @@ def test_reasons_have_rule_path_version_and_what_to_do(url: str) -> None:
     assert reason["version"] == 1
     assert "/fields/1" in reason["text"]
     assert "default" in reason["text"]
+
+
+def test_warnings_stop_nothing(url: str) -> None:
+    """A smaller precision fits by Avro's rules, and loses what does not fit into it."""
+    decimal = '{"type":"bytes","logicalType":"decimal","precision":%d,"scale":2}'
+    said("register", "s", file(decimal % 9))
+    narrow = file(decimal % 5, "s.avsc")
+    result = run_command(schema, "check", narrow)
+    assert "s.avsc\ts\tcompatible\t-\n" in result.stdout
+    assert result.stderr.startswith("s.avsc: warning: DECIMAL_PRECISION_REDUCED: ")
+    (row,) = told("check", narrow)
+    assert (row["reasons"], row["messages"]) == ([], [])
+    assert row["warnings"][0]["rule"] == "DECIMAL_PRECISION_REDUCED"
+    assert "  warning: " in said("register", "s", narrow, "--dry-run")
