@@ -131,7 +131,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def test_the_page_has_what_is_tried_here() -> None:
-    assert (len(SHELL), len(SETTINGS), len(TOML), len(SNIPPETS)) == (5, 5, 4, 2)
+    assert (len(SHELL), len(SETTINGS), len(TOML), len(SNIPPETS)) == (5, 5, 5, 2)
 
 
 def test_settings_can_be_copied() -> None:
@@ -163,7 +163,7 @@ def test_the_commands_and_clients_of_the_page_get_in(place: Place) -> None:
     usual = user | files
     tls = {name: usual[name] for name in ("bootstrap_servers", "security_protocol")}
     tls |= {"ssl_truststore_location": usual["ssl_truststore_location"]}
-    (place.folder / "tallymark.toml").write_text(place.here(TOML[3]))
+    (place.folder / "tallymark.toml").write_text(place.here(TOML[4]))
     deployed = load(place.folder / "tallymark.toml").cluster("dc1")
     assert deployed.bootstrap_servers == place.address
     logins: list[dict[str, Any]] = [usual, tls | provider, {**connection_settings(deployed)}]
@@ -201,6 +201,12 @@ def test_the_rights_in_the_registry(tmp_path: Path) -> None:
     assert not alice.may(Right.WRITE, Subject(".", "orders-value"))
 
 
+def test_the_tokens_of_an_issuer(tmp_path: Path) -> None:
+    (tmp_path / "tokens.toml").write_text(TOML[2])
+    found = load(tmp_path / "tokens.toml").registry.tokens
+    assert (found.jwks, found.audience) == ("https://idp.example/keys", ("tallymark",))
+
+
 @pytest.mark.process
 def test_try_it(tmp_path: Path) -> None:
     """The block at the page's end, by a new user in a fresh folder."""
@@ -218,7 +224,7 @@ def test_try_it_with_the_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     its user, whom only a ZooKeeper that runs can be told of."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ops.secret").write_text(f"{SECRET}\n")
-    (tmp_path / "tallymark.toml").write_text(TOML[2])
+    (tmp_path / "tallymark.toml").write_text(TOML[3])
     deployment = with_free_ports(load(tmp_path / "tallymark.toml"))
     port = deployment.cluster("dc1").brokers[0].port
     text = dump_toml(deployment).replace("127.0.0.1:9092", f"127.0.0.1:{port}")

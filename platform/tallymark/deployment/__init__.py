@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         LakeSettings,
         Mirror,
         RegistrySettings,
+        RegistryTokens,
         ZooKeeperSettings,
     )
 
@@ -39,6 +40,7 @@ __all__ = [
     "LakeSettings",
     "Mirror",
     "RegistrySettings",
+    "RegistryTokens",
     "ZooKeeperSettings",
     "dump_toml",
     "find_settings",
@@ -59,6 +61,7 @@ _HOMES: Final = {
     "LakeSettings": "model",
     "Mirror": "model",
     "RegistrySettings": "model",
+    "RegistryTokens": "model",
     "ZooKeeperSettings": "model",
 }
 

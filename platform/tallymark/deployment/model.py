@@ -232,6 +232,27 @@ def _is_name(pattern: str) -> bool:
     return bool(re.fullmatch(r"[A-Za-z0-9._-]+", pattern))
 
 
+class RegistryTokens(Part):
+    """JSON Web Tokens of an issuer (OpenID Connect) with which clients may log in at the registry.
+    Needs the extra ``oauth``, and ``access_file``, whose roles the tokens name."""
+
+    jwks: str = ""
+    """Where the issuer's public keys are: ``https://...`` or ``file:///...``; empty: no such tokens
+    are taken."""
+    issuer: str = ""
+    """What a token must have as ``iss``; empty: anything."""
+    audience: tuple[str, ...] = ()
+    """One of these must be in a token's ``aud``; empty: any token of the issuer is taken."""
+    user_claim: str = "sub"
+    """The claim that names the user."""
+    roles_claim: str = "roles"
+    """The claim that lists roles; dots lead into objects (``realm_access.roles``)."""
+    leeway_s: float = Field(default=30.0, ge=0, le=600)
+    """How far the clocks of the issuer and the registry may be apart, in seconds."""
+    refresh_s: float = Field(default=300.0, ge=10)
+    """How often the keys are read again, in seconds."""
+
+
 class RegistrySettings(Part):
     """The schema registry."""
 
@@ -248,6 +269,8 @@ class RegistrySettings(Part):
     access_file: str = ""
     """Users, tokens and their rights on subjects, as ``tallymark registry-access`` writes them.
     With it every request needs a log-in, and ``users_file`` of ``[security]`` is not used here."""
+    tokens: RegistryTokens = RegistryTokens()
+    """Log-ins by tokens of an issuer."""
     store: str = Field(default="", repr=False)
     """SQLAlchemy address; empty: SQLite in ``data_dir/registry.db``. ``${NAME}`` is replaced by a
     variable of the environment, ``${file:PATH}`` by the first line of a file."""

@@ -33,6 +33,10 @@ _SECURITY: Final = {"ssl_keystore_location", "ssl_key_password_file", "users_fil
     "token_file",
     "allowed_hosts",
 }
+_TOKENS: Final = {"jwks", "issuer", "audience", "user_claim", "roles_claim"} | {
+    "leeway_s",
+    "refresh_s",
+}
 
 
 class _Unexpected(Exception):
@@ -150,6 +154,7 @@ def places(raw: Mapping[str, Any]) -> Places | None:
     try:
         scheme = _scheme(_table(raw, "security"))
         clusters = _clusters(raw)
+        _only(_table(_table(raw, "registry"), "tokens"), _TOKENS)
         return Places(
             Path(_text(raw, "data_dir", ".tallymark")),
             _zookeeper(_table(raw, "zookeeper")),
@@ -159,7 +164,7 @@ def places(raw: Mapping[str, Any]) -> Places | None:
                 _table(raw, "registry"),
                 8081,
                 scheme,
-                {"advertised_host", "store", "access_file", "response_profile"},
+                {"advertised_host", "store", "access_file", "response_profile", "tokens"},
             ),
             _server(_table(raw, "dashboards"), 8080, scheme, {"advertised_host"}),
         )

@@ -23,6 +23,7 @@ from tallymark_schema_registry.access.hashes import PasswordHash, token_digest
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
+_MOST_SHARED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,40 +44,42 @@ class TokenEntry:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """What a file says. ``tokens`` by the digest of the token."""
+    """What a file says. ``tokens`` by the digest of the token. Those who have the same grants share
+    them, and with them what is remembered for one."""
 
     users: dict[str, UserEntry] = field(default_factory=dict)
     tokens: dict[str, TokenEntry] = field(default_factory=dict)
     roles: dict[str, tuple[Grant, ...]] = field(default_factory=dict)
+    shared: dict[frozenset[Grant], Grants] = field(default_factory=dict)
 
     @classmethod
     def of(cls, document: Document) -> Accounts:
-        """Holders with the same grants share them, and with them what is remembered for one."""
-        shared: dict[tuple[Grant, ...], Grants] = {}
+        """Those of a file."""
+        found = cls()
+        for name, part in document.roles.items():
+            found.roles[name] = tuple(part.listed())
+        for name, user in document.users.items():
+            principal = Principal(name, found.grants(document.grants_of(user)))
+            found.users[name] = UserEntry(PasswordHash.parse(user.password), principal)
+        for name, token in document.tokens.items():
+            principal = Principal(f"token:{name}", found.grants(document.grants_of(token)))
+            expires = token.expires.timestamp() if token.expires else float("inf")
+            found.tokens[token.sha256] = TokenEntry(principal, expires)
+        return found
 
-        def principal(name: str, grants: tuple[Grant, ...]) -> Principal:
-            return Principal(name, shared.setdefault(grants, Grants(grants)))
-
-        return cls(
-            {
-                name: UserEntry(
-                    PasswordHash.parse(user.password), principal(name, document.grants_of(user))
-                )
-                for name, user in document.users.items()
-            },
-            {
-                token.sha256: TokenEntry(
-                    principal(f"token:{name}", document.grants_of(token)),
-                    token.expires.timestamp() if token.expires else float("inf"),
-                )
-                for name, token in document.tokens.items()
-            },
-            {name: tuple(sorted(set(part.listed()))) for name, part in document.roles.items()},
-        )
-
-    def grants_of_roles(self, names: Iterable[str]) -> frozenset[Grant]:
+    def of_roles(self, names: Iterable[str]) -> Grants:
         """The grants of some roles; names that are no role give none."""
-        return frozenset(grant for name in names for grant in self.roles.get(name, ()))
+        return self.grants(grant for name in names for grant in self.roles.get(name, ()))
+
+    def grants(self, listed: Iterable[Grant]) -> Grants:
+        """The grants, the same object for the same ones."""
+        key = frozenset(listed)
+        found = self.shared.get(key)
+        if found is None:
+            if len(self.shared) >= _MOST_SHARED:
+                self.shared.clear()
+            found = self.shared[key] = Grants(key)
+        return found
 
 
 class UsersWithAllRights:
@@ -105,6 +108,10 @@ class UsersWithAllRights:
 
     def token(self, token: bytes) -> None:
         """There are no tokens."""
+
+    def of_roles(self, names: Iterable[str]) -> Grants:
+        """There are no roles."""
+        return Grants()
 
 
 class AccessFile:
@@ -148,6 +155,11 @@ class AccessFile:
         """Whose token it is, whether or not it has expired."""
         self._look()
         return self._accounts.tokens.get(token_digest(token))
+
+    def of_roles(self, names: Iterable[str]) -> Grants:
+        """The grants of some roles; names that are no role give none."""
+        self._look()
+        return self._accounts.of_roles(names)
 
     def _look(self) -> None:
         if self._clock() - self._looked < LOOK_SECONDS:

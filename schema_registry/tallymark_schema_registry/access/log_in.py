@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from tallymark.deployment import RegistryTokens
+from tallymark.errors import UserError
 from tallymark.net.addresses import sender
 from tallymark.net.limits.failed_login_delay import FailedLoginDelay
 from tallymark.net.limits.log_rate import LogRate
@@ -27,6 +29,7 @@ from tallymark.net.web.login import (
     refused,
 )
 from tallymark.net.web.refusal import send_refusal
+from tallymark.net.web.remembered import Remembered
 from tallymark.net.web.users import WebUsers
 from tallymark_schema_registry.access.access_file import (
     AccessFile,
@@ -60,6 +63,26 @@ class AccountSource(Passwords, Protocol):
         """Whose token it is, whether or not it has expired."""
         ...
 
+    def of_roles(self, names: Iterable[str]) -> Grants:
+        """The grants of some roles; names that are no role give none."""
+        ...
+
+
+class WebTokens(Protocol):
+    """Tokens of an issuer: :class:`~.web_tokens.WebTokenRules`."""
+
+    def start(self) -> None:
+        """Read the issuer's keys from now on."""
+        ...
+
+    async def stop(self) -> None:
+        """Read no more."""
+        ...
+
+    def check(self, token: bytes, now: float) -> tuple[str, float, frozenset[str]] | None:
+        """The user, when the token ends, and its roles; None where it is not good."""
+        ...
+
 
 class LoggedIn(NamedTuple):
     """The result of a log-in: ``status`` 200, 401 or 429, and who it is where it is 200."""
@@ -75,12 +98,16 @@ class RegistryLogIn:
     def __init__(
         self,
         source: AccountSource,
+        web_tokens: WebTokens | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._source = source
+        self._web_tokens = web_tokens
+        self._of_web_tokens: Remembered[Principal] = Remembered(clock)
+        self._version: object = None
         self._clock = clock
         self._now = now
         self._sleep = sleep
@@ -100,7 +127,7 @@ class RegistryLogIn:
         with the same ``grants.view``, and for nobody after a change, since views are new then."""
         token = _token(authorization)
         if token is not None:
-            return self._of_token(token)
+            return self._of_token(token) or self._of_known_web_token(token)
         user = self._basic.remembered(authorization)
         return None if user is None else self._source.user(user)
 
@@ -109,7 +136,11 @@ class RegistryLogIn:
         principal = self.principal_of(authorization)
         if principal is not None:
             return LoggedIn(200, principal)
-        if _token(authorization) is not None:
+        token = _token(authorization)
+        if token is not None:
+            principal = self._of_web_token(token)
+            if principal is not None:
+                return LoggedIn(200, principal)
             await self._refuse(host)
             return LoggedIn(401)
         attempt = await self._basic.check(authorization, host)
@@ -123,6 +154,16 @@ class RegistryLogIn:
         found = await self.log_in(authorization, host)
         return Attempt(found.status, found.principal.name if found.principal else "")
 
+    def start(self) -> None:
+        """When the server starts, on its loop."""
+        if self._web_tokens is not None:
+            self._web_tokens.start()
+
+    async def stop(self) -> None:
+        """When the server ends."""
+        if self._web_tokens is not None:
+            await self._web_tokens.stop()
+
     def around(self, app: App) -> App:
         """``app`` for those who have logged in; it finds them in the scope."""
         return RequestLogIn(app, self)
@@ -132,6 +173,27 @@ class RegistryLogIn:
         if found is None or found.expires <= self._now():
             return None
         return found.principal
+
+    def _of_known_web_token(self, token: bytes) -> Principal | None:
+        if self._web_tokens is None:
+            return None
+        version = self._source.version
+        if version != self._version:
+            self._of_web_tokens.clear()
+            self._version = version
+        return self._of_web_tokens.get(self._of_web_tokens.digest(token))
+
+    def _of_web_token(self, token: bytes) -> Principal | None:
+        if self._web_tokens is None or token.count(b".") != 2:
+            return None
+        now = self._now()
+        found = self._web_tokens.check(token, now)
+        if found is None:
+            return None
+        user, ends, roles = found
+        principal = Principal(f"oidc:{user}", self._source.of_roles(roles))
+        self._of_web_tokens.put(self._of_web_tokens.digest(token), principal, ends - now)
+        return principal
 
     async def _refuse(self, host: str) -> None:
         """Wait until a wrong token may be refused; tokens cannot be guessed, but refusals are work,
@@ -157,6 +219,9 @@ class RequestLogIn:
         self._log_in = log_in
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, self._lifespan(receive), send)
+            return
         if scope["type"] != "http" or scope["path"] in _OPEN:
             scope[PRINCIPAL] = _NOBODY
             await self._app(scope, receive, send)
@@ -175,15 +240,48 @@ class RequestLogIn:
             answer.append((b"www-authenticate", BEARER_CHALLENGE.encode()))
         await send_refusal(send, headers, found.status, text, answer)
 
+    def _lifespan(self, receive: Receive) -> Receive:
+        async def received() -> Message:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self._log_in.start()
+            elif message["type"] == "lifespan.shutdown":
+                await self._log_in.stop()
+            return message
 
-def registry_log_in(access_file: str, users_file: str) -> RegistryLogIn | None:
+        return received
+
+
+def registry_log_in(
+    access_file: str, users_file: str, tokens: RegistryTokens | None = None
+) -> RegistryLogIn | None:
     """How clients log in by the settings: at ``access_file``, which has rights too, or at
-    ``users_file``, whose users may do everything; None where neither is set."""
+    ``users_file``, whose users may do everything; None where neither is set. UserError where a
+    setting is wrong."""
+    by_issuer = tokens is not None and bool(tokens.jwks)
+    if by_issuer and not access_file:
+        raise UserError(
+            "[registry.tokens] takes tokens whose roles nobody defines",
+            "set access_file in [registry], with the roles",
+        )
     if access_file:
-        return RegistryLogIn(AccessFile(Path(access_file)))
+        rules = web_token_rules(tokens) if tokens is not None and by_issuer else None
+        return RegistryLogIn(AccessFile(Path(access_file)), rules)
     if users_file:
         return RegistryLogIn(UsersWithAllRights(WebUsers(Path(users_file))))
     return None
+
+
+def web_token_rules(tokens: RegistryTokens) -> WebTokens:
+    """Checks tokens of an issuer. UserError without the extra ``oauth``."""
+    try:
+        from tallymark_schema_registry.access.web_tokens import WebTokenRules
+    except ImportError as error:
+        raise UserError(
+            "tokens of an issuer need a package that is not installed",
+            "pip install 'tallymark[oauth]'",
+        ) from error
+    return WebTokenRules(tokens)
 
 
 def principal_in(scope: Mapping[str, object]) -> Principal:

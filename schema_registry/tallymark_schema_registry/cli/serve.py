@@ -38,7 +38,11 @@ def command(settings: str | None, access_log: Path | None) -> None:
             deployment.registry.allow_plaintext,
             "registry.allow_plaintext = true",
             (deployment.registry.advertised_host,),
-            registry_log_in(deployment.registry.access_file, deployment.security.users_file),
+            registry_log_in(
+                deployment.registry.access_file,
+                deployment.security.users_file,
+                deployment.registry.tokens,
+            ),
         )
         server = RegistryServer(
             deployment.registry_store,
