@@ -57,7 +57,13 @@ SETTINGS = table(
     zookeeper=table(host=HOSTS, port=PORTS, embedded=st.booleans()),
     clusters=CLUSTERS,
     mirrors=st.just([]),
-    registry=table(host=HOSTS, port=PORTS, advertised_host=HOSTS, embedded=st.booleans()),
+    registry=table(
+        host=HOSTS,
+        port=PORTS,
+        advertised_host=HOSTS,
+        embedded=st.booleans(),
+        response_profile=st.sampled_from([7, 8]),
+    ),
     dashboards=table(host=HOSTS, port=PORTS, advertised_host=HOSTS, allow_plaintext=st.booleans()),
     security=table(
         ssl_keystore_location=st.sampled_from(["", "web.pem"]),

@@ -17,10 +17,10 @@ pytestmark = pytest.mark.process
 
 
 @contextmanager
-def started(folder: Path, port: int = 0) -> Iterator[subprocess.Popen[str]]:
-    """The process, killed at the end whatever happened."""
+def started(folder: Path, port: int = 0, more: str = "") -> Iterator[subprocess.Popen[str]]:
+    """The process, killed at the end whatever happened. ``more``: in its settings."""
     settings = folder / "deployment.toml"
-    settings.write_text(f'data_dir = "{folder / "data"}"\n[registry]\nport = {port}\n')
+    settings.write_text(f'data_dir = "{folder / "data"}"\n[registry]\nport = {port}\n{more}')
     command = [sys.executable, "-m", "tallymark", "registry", "--settings", str(settings)]
     environment = {**os.environ, "PYTHONWARNINGS": "default"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
@@ -60,6 +60,9 @@ def test_what_was_registered_survives_a_kill(tmp_path: Path) -> None:
         process.kill()
     with started(tmp_path) as process:
         assert httpx.get(f"{url_of(process)}/schemas/ids/1").json() == {"schema": '"int"'}
+    with started(tmp_path, more="response_profile = 8\n") as process:
+        answer = httpx.get(f"{url_of(process)}/subjects/x/versions/1").json()
+        assert (answer["schemaType"], answer["deleted"]) == ("AVRO", False)
 
 
 def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
