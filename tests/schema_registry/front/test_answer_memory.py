@@ -120,7 +120,8 @@ def test_what_is_given_is_what_would_be_computed_now(
         for name, (of, seen) in kept.items():
             if memory.get(name) is not None:
                 assert [state[tag] for tag in of] == seen
-    assert memory.size == sum(memory.get(key) is not None for key in kept) * answer().size
+    held = [found for key in kept if (found := memory.get(key)) is not None]
+    assert memory.size == sum(found.size for found in held)
 
 
 def test_what_a_change_touches() -> None:

@@ -139,9 +139,12 @@ BEGIN = [
 ]
 
 
-async def compare(sequence: list[Asked], profile: Profile, cheap: bool) -> int:
-    """Make each request of both registries, reads three times; how many answers the front gave.
-    ``cheap``: the store tells at once whether something has changed, as SQLite does."""
+async def compare(
+    sequence: list[Asked], profile: Profile, cheap: bool, at_last: list[Asked] | None = None
+) -> int:
+    """Make each request of both registries, reads three times, and those of ``at_last`` once; how
+    many answers the front gave. ``cheap``: the store tells at once whether something has changed,
+    as SQLite does."""
     shared = MemoryStore()
     shared.is_watched_cheaply = cheap
     ours = [Node(shared, profile, front) for front in (True, False)]
@@ -150,8 +153,10 @@ async def compare(sequence: list[Asked], profile: Profile, cheap: bool) -> int:
     for node in nodes:
         await node.start()
     try:
-        for asked in sequence:
-            for _ in range(1 if asked.method in ("PUT", "DELETE") else 3):
+        times = [1 if asked.method in ("PUT", "DELETE") else 3 for asked in sequence]
+        last = at_last or []
+        for asked, count in zip([*sequence, *last], [*times, *[1] * len(last)], strict=True):
+            for _ in range(count):
                 expected = await reference.ask(asked)
                 found = await ours[asked.where].ask(asked)
                 ends = time.monotonic() + GONE_WITHIN_S
@@ -175,6 +180,84 @@ def test_the_answers_are_those_of_a_registry_without_a_front(
     sequence: list[Asked], profile: Profile, cheap: bool
 ) -> None:
     asyncio.run(compare(BEGIN + sequence, profile, cheap))
+
+
+def one(method: str, path: str, body: object = None) -> Asked:
+    """A request of our process."""
+    return Asked(method, path, "" if body is None else json.dumps(body), 0)
+
+
+EVERYTHING = [
+    *(
+        one(method, path.format(subject), body)
+        for subject in ("a", "b", ":.c:a")
+        for method, path, body in (
+            ("GET", "/subjects/{}/versions/latest", None),
+            ("GET", "/subjects/{}/versions/1/schema", None),
+            ("GET", "/subjects/{}/versions", None),
+            ("POST", "/subjects/{}/versions", {"schema": schema(0)}),
+            ("POST", "/subjects/{}", {"schema": schema(1)}),
+            ("GET", "/config/{}?defaultToGlobal=true", None),
+            ("GET", "/mode/{}?defaultToGlobal=true", None),
+        )
+    ),
+    *BEGIN,
+    one("GET", "/subjects"),
+    one("GET", "/schemas"),
+    one("GET", "/contexts"),
+    one("GET", "/schemas/ids/1"),
+    one("GET", "/schemas/ids/1/schema"),
+    one("GET", "/schemas/ids/2?includeSubjects=true"),
+    one("GET", "/schemas/ids/1/versions"),
+]
+METADATA = {"overrideMetadata": {"properties": {"owner": "us"}}}
+CHANGES = {
+    "a version": [one("POST", "/subjects/b/versions", {"schema": schema(7)})],
+    "a deletion": [one("DELETE", "/subjects/a/versions/1")],
+    "a permanent one": [
+        one("DELETE", "/subjects/a/versions/1"),
+        one("DELETE", "/subjects/a/versions/1?permanent=true"),
+    ],
+    "of a subject": [one("DELETE", "/subjects/b"), one("DELETE", "/subjects/b?permanent=true")],
+    "the level of all": [one("PUT", "/config", {"compatibility": "FULL"})],
+    "an alias": [one("PUT", "/config/a", {"alias": "b"})],
+    "no alias": [
+        one("PUT", "/config/a", {"alias": "b"}),
+        *EVERYTHING,
+        one("DELETE", "/config/a"),
+    ],
+    # A registration gets this metadata from then on, and is another schema.
+    "metadata of a subject": [one("PUT", "/config/a", METADATA)],
+    "metadata of all": [one("PUT", "/config", METADATA)],
+    "metadata of a context": [one("PUT", "/contexts/.c/config", METADATA)],
+    "metadata below all": [one("PUT", "/contexts/.__GLOBAL/config", METADATA)],
+    "the alias's subject": [
+        one("PUT", "/config/a", {"alias": "b"}),
+        *EVERYTHING,
+        one("DELETE", "/subjects/b/versions/1"),
+    ],
+    "the mode of a subject": [one("PUT", "/mode/a", {"mode": "READONLY"})],
+    "the mode of all contexts": [one("PUT", "/mode", {"mode": "READONLY_OVERRIDE"})],
+    "the mode of a context": [one("PUT", "/contexts/.c/mode", {"mode": "READONLY"})],
+    "the mode below all": [one("PUT", "/contexts/.__GLOBAL/mode", {"mode": "READONLY"})],
+    "another mode": [
+        one("PUT", "/mode", {"mode": "READONLY_OVERRIDE"}),
+        *EVERYTHING,
+        one("PUT", "/mode", {"mode": "READWRITE"}),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("where", "cheap"),
+    [(0, True), (1, True), (1, False)],
+    ids=["here", "in another process", "in another process, on a slow store"],
+)
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+def test_no_answer_outlives_a_change(changes: list[Asked], where: int, cheap: bool) -> None:
+    made = [each._replace(where=where) if each not in EVERYTHING else each for each in changes]
+    sequence = [*BEGIN, *EVERYTHING, *made]
+    assert asyncio.run(compare(sequence, Profile.EIGHT, cheap, EVERYTHING)) > len(EVERYTHING)
 
 
 def test_the_front_gives_most_of_them() -> None:

@@ -15,13 +15,14 @@ from typing import Final
 from tallymark_schema_registry.web.front.tags import Tag
 from tallymark_schema_registry.web.metrics.counts import Tally
 
-CAPACITY: Final = 64 << 20
+CAPACITY: Final = 48 << 20
 """Bytes of all answers."""
 LARGEST: Final = 4 << 20
 """Bytes of one answer; a larger one would push many others out."""
-_OVERHEAD: Final = 900
+_OVERHEAD: Final = 850
 """Bytes that an entry takes beside its texts: the objects that hold them and its places in tables.
 """
+_OF_TAG: Final = 80
 _TAGS_KEPT: Final = 20_000
 """Tags whose last change is known one by one."""
 
@@ -42,7 +43,8 @@ class Answer:
     @property
     def size(self) -> int:
         """Bytes, without the key's."""
-        return len(self.begin) + len(self.rest) + len(self.logged) + _OVERHEAD
+        texts = len(self.begin) + len(self.rest) + len(self.logged)
+        return texts + _OVERHEAD + _OF_TAG * len(self.tags)
 
 
 class AnswerMemory:
