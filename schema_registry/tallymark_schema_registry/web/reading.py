@@ -6,9 +6,13 @@ import json
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from tallymark_schema_registry.catalog.content import RULE_LISTS
 from tallymark_schema_registry.catalog.subject import DEFAULT_CONTEXT, Subject
+from tallymark_schema_registry.decisions import lists
 from tallymark_schema_registry.decisions.commands import SchemaView, VersionView
+from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.web.call import Call
+from tallymark_schema_registry.web.params import Page
 
 View = TypeVar("View", VersionView, SchemaView)
 ALL_CONTEXTS: Final = ":*:"
@@ -43,12 +47,33 @@ def in_context(prefix: str | None, context: str) -> str:
 
 async def latest_with(
     call: Call, subject: Subject, wanted: dict[str, str], *, deleted: bool
-) -> VersionView | None:
-    """The latest version whose metadata has all these properties."""
-    for number in reversed(await call.registry.versions(subject, deleted=deleted)):
-        view = await call.registry.version(subject, str(number), deleted=deleted)
-        metadata = json.loads(view.content.metadata or "{}")
-        properties = metadata.get("properties") or {}
-        if isinstance(properties, dict) and wanted.items() <= properties.items():
-            return view
-    return None
+) -> VersionView:
+    """The latest version whose metadata has all these properties. 40401 or 40403."""
+    await call.registry.versions(subject, deleted=deleted)  # so the catalog is current
+    found = lists.latest_with_metadata(call.registry.catalog, subject, wanted, deleted=deleted)
+    return await call.registry.version(subject, str(found.version.version), deleted=deleted)
+
+
+async def with_rules(
+    call: Call, prefix: str, rule_type: str, page: Page, *, latest_only: bool, deleted: bool
+) -> list[VersionView]:
+    """The versions that have a rule of a type."""
+    await call.registry.subjects(prefix)  # so the catalog is current
+    found = lists.all_versions(
+        call.registry.catalog, prefix, latest_only=latest_only, deleted=deleted
+    )
+    kept = page.of([one for one in found if _has_rule(one.schema.rule_set, rule_type)])
+    views = list[VersionView]()
+    for one in kept:
+        number = str(one.version.version)
+        try:
+            views.append(await call.registry.version(one.subject, number, deleted=deleted))
+        except RegistryError as error:
+            if error.status != 404:  # it was deleted meanwhile
+                raise
+    return views
+
+
+def _has_rule(rule_set: str, rule_type: str) -> bool:
+    rules = json.loads(rule_set) if rule_set else {}
+    return any(rule.get("type") == rule_type for kind in RULE_LISTS for rule in rules.get(kind, ()))

@@ -148,6 +148,17 @@ def test_all_schemas(api: Api) -> None:
     assert names("&deleted=true") == everything
 
 
+@covers(SCHEMAS, 200)
+def test_all_schemas_with_a_rule_of_a_type(api: Api) -> None:
+    rule = {"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "true"}
+    api.register(RECORD)
+    api.register(GROWN, ruleSet={"domainRules": [rule]})
+    path = f"/schemas?subjectPrefix={api.subject}"
+    assert [one["version"] for one in api.get(f"{path}&ruleType=CEL").json()] == [2]
+    assert api.get(f"{path}&ruleType=CEL&offset=1").json() == []
+    assert api.get(f"{path}&ruleType=ENCRYPT").json() == []
+
+
 def test_subjects_with_slashes_and_percents(api: Api) -> None:
     for sent, name in (("a%2Fb", "a/b"), ("%25", "%"), ("a%20b%C3%A9", "a bé")):
         api.register(subject=sent)

@@ -7,7 +7,6 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Response
 from pydantic import BeforeValidator
 
-from tallymark_schema_registry import errors
 from tallymark_schema_registry.access.grants import Right
 from tallymark_schema_registry.web.answers import raw, readable
 from tallymark_schema_registry.web.call import Caller
@@ -32,6 +31,7 @@ from tallymark_schema_registry.web.reading import (
     latest_with,
     resolved,
     shown,
+    with_rules,
 )
 
 MAX_SCHEMAS: Final = 1_000
@@ -159,8 +159,6 @@ async def with_metadata(
     """The latest version whose metadata has these properties."""
     wanted = dict(zip(key, value, strict=False))
     view = await latest_with(call, subject, wanted, deleted=deleted)
-    if view is None:
-        raise errors.schema_not_found()
     return readable(call.request, call.profile.version(await shown(call, view, format)))
 
 
@@ -173,14 +171,24 @@ async def schemas(
     latest_only: LatestOnly = False,
     deleted: Deleted = False,
     aliases: Aliases = False,
+    rule_type: Annotated[
+        str, Query(alias="ruleType", description="Only those with a rule of this type")
+    ] = "",
 ) -> Response:
     """All versions of all subjects, at most 1,000 at a time."""
-    found = await call.registry.all_versions(
-        in_context(prefix, context),
-        latest_only=latest_only,
-        deleted=deleted,
-        aliases=aliases,
-        offset=page.offset,
-        limit=min(page.limit or MAX_SCHEMAS, MAX_SCHEMAS),
-    )
+    where, limit = in_context(prefix, context), min(page.limit or MAX_SCHEMAS, MAX_SCHEMAS)
+    if rule_type:
+        part = page._replace(limit=limit)
+        found = await with_rules(
+            call, where, rule_type, part, latest_only=latest_only, deleted=deleted
+        )
+    else:
+        found = await call.registry.all_versions(
+            where,
+            latest_only=latest_only,
+            deleted=deleted,
+            aliases=aliases,
+            offset=page.offset,
+            limit=limit,
+        )
     return readable(call.request, [call.profile.version(view) for view in found])
