@@ -54,7 +54,7 @@ def schema_registry(_closing: ThreadPoolExecutor) -> Iterator[RegistryServer]:
 
 @contextmanager
 def _registry(later: _Later) -> Iterator[RegistryServer]:
-    # 0.6 s to import, and this module is loaded by every test session that names it.
+    # 1 s to import, and this module is loaded by every test session that names it.
     from tallymark_schema_registry.embedded import RegistryServer
 
     in_memory = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None

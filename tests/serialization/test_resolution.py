@@ -57,6 +57,13 @@ A = field("a", "int")
         (record(field("a", "string")), record(field("a", "bytes")), {"a": "x"}, {"a": b"x"}),
         (ENUM, {**ENUM, "symbols": ["A"], "default": "A"}, "B", "A"),
         ("int", ["string", "long"], 3, 3),
+        (["null", "long"], ["null", "double", "long"], 2**60 + 1, 2**60 + 1),
+        (
+            record(field("a", ["float", "int"])),
+            record(field("a", ["float", "int"]), field("b", "int", default=1)),
+            {"a": 3},
+            {"a": 3, "b": 1},
+        ),
         (["int", "string"], "string", "x", "x"),
         ({"type": "array", "items": "int"}, {"type": "array", "items": "long"}, [1], [1]),
         (ENUM, ENUM, "B", "B"),
@@ -94,6 +101,28 @@ def test_a_default_is_what_decoding_would_give(kind: Any, default: Any, found: A
     record whose fields have defaults."""
     value = read(record(A), record(A, field("b", kind, default=default)), {"a": 1})["b"]
     assert repr(value) == repr(found)
+
+
+def test_fields_that_took_the_names_of_others() -> None:
+    """fastavro looks for the same name first: the values changed places in silence."""
+    old = record(field("a", "int"), field("b", "int"), field("c", "int"))
+    new = record(
+        field("b", "int", aliases=["a"]),
+        field("c", "int", aliases=["b"]),
+        field("d", "int", aliases=["c"]),
+        field("a", "int", default=9),
+    )
+    assert read(old, new, {"a": 1, "b": 2, "c": 3}) == {"b": 1, "c": 2, "d": 3, "a": 9}
+    both = record(field("b", "int", aliases=["a"]))
+    assert read(old, both, {"a": 1, "b": 2, "c": 3}) == {"b": 2}
+    claimed = record(field("a", "int", aliases=["c"]), field("b", "int", aliases=["a", "b"]))
+    assert read(old, claimed, {"a": 1, "b": 2, "c": 3}) == {"a": 1, "b": 2}
+    inner = record(field("x", old), field("y", ["null", "R"]))
+    renamed = record(field("x", new), field("y", ["null", "R"]))
+    inner["name"] = renamed["name"] = "Outer"
+    value = {"a": 1, "b": 2, "c": 3}
+    turned = {"b": 1, "c": 2, "d": 3, "a": 9}
+    assert read(inner, renamed, {"x": value, "y": value}) == {"x": turned, "y": turned}
 
 
 def test_a_default_is_a_new_object_in_each_value() -> None:

@@ -18,7 +18,7 @@ from fastavro.validation import validate
 
 from tallymark.serialization.errors import SerializationError
 from tallymark.serialization.inspection import Inspection, check_json_depth
-from tallymark.serialization.trees import for_reading, parse
+from tallymark.serialization.trees import for_reading, parse, with_full_names
 
 
 class Decoding:
@@ -105,7 +105,9 @@ class AvroCodec(Decoding):
         import avro.schema
 
         # Names and logical types were checked already, and by rules that take more.
-        return avro.schema.parse(json.dumps(self.tree), validate_names=False)
+        # A type without a namespace within one is not known to it.
+        tree = with_full_names(self.tree, "", set())
+        return avro.schema.parse(json.dumps(tree), validate_names=False)
 
 
 def _load(text: str, stored: bool) -> Any:

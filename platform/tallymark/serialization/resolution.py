@@ -18,6 +18,7 @@ from tallymark.serialization.codec import AvroCodec, Decoding
 from tallymark.serialization.errors import SerializationError
 
 _NONE: Final = object()
+_NUMBERS: Final = ("int", "long", "float", "double")
 
 
 class Resolution(Decoding):
@@ -65,34 +66,94 @@ def _checked(writer: AvroCodec, read: Callable[[io.BytesIO], Any]) -> Callable[[
 
 class _ByFastavro:
     def __init__(self, writer: AvroCodec, reader: AvroCodec) -> None:
-        self._writer = writer.parsed
+        self._writer, _ = copy.deepcopy((writer.parsed, writer.known))
         self._reader, known = copy.deepcopy((reader.parsed, reader.known))
+        _apply_aliases(self._writer, self._reader)
         # A list or a dict would be the same object in every value.
         self._copied = False
-        with_default = [field for field in _fields(self._reader) if "default" in field]
+        fields = [field for record in _records(self._reader) for field in record["fields"]]
+        with_default = [field for field in fields if "default" in field]
         for field, default in [(field, _default(field, known)) for field in with_default]:
             if default is _NONE:
                 del field["default"]  # what needs it is refused, as where there is none
             else:
                 field["default"] = default
                 self._copied |= isinstance(default, list | dict)
+        _narrow_first(self._reader)
 
     def __call__(self, stream: io.BytesIO) -> Any:
         value = fastavro.schemaless_reader(stream, self._writer, self._reader)
         return copy.deepcopy(value) if self._copied else value
 
 
-def _fields(node: Any) -> Iterator[dict[str, Any]]:
-    """All fields of all records in a schema."""
+def _apply_aliases(writer: Any, reader: Any) -> None:
+    """Give the writer's fields the names that the reader has for them, as Avro says and Java does.
+    fastavro looks for the same name first, and mixes up fields where one took the name that
+    another had."""
+    names: dict[str, dict[str, str]] = {}
+    for record in _records(reader):
+        of_record: dict[str, str] = {}
+        for field in record["fields"]:
+            of_record |= dict.fromkeys(field.pop("aliases", ()), field["name"])
+        for name in (record["name"], *record.get("aliases", ())):
+            names.setdefault(_simple(name), of_record)
+            names[name] = of_record
+    for record in _records(writer):
+        of_record = names.get(record["name"]) or names.get(_simple(record["name"]), {})
+        own = [field["name"] for field in record["fields"]]
+        for field, name in zip(record["fields"], _renamed(own, of_record), strict=True):
+            field["name"] = name
+
+
+def _renamed(own: list[str], names: Mapping[str, str]) -> list[str]:
+    """The new name of each field; those keep their own which would be two of one name."""
+    new = [names.get(name, name) for name in own]
+    while len(set(new)) < len(new):
+        new = [
+            before if new.count(after) > 1 else after
+            for before, after in zip(own, new, strict=True)
+        ]
+    return new
+
+
+def _narrow_first(node: Any) -> None:
+    """Of the numbers in a union the narrow types first, since fastavro takes the first branch that
+    fits: a long would become a double where there is a long, too. Java looks for the same type."""
     if isinstance(node, list):
+        places = [place for place, branch in enumerate(node) if _kind(branch) in _NUMBERS]
+        numbers = sorted((node[place] for place in places), key=_narrowness)
+        for place, branch in zip(places, numbers, strict=True):
+            node[place] = branch
         for branch in node:
-            yield from _fields(branch)
+            _narrow_first(branch)
     elif isinstance(node, dict):
         for field in node.get("fields", ()):
-            yield from _fields(field["type"])
-            yield field
+            _narrow_first(field["type"])
         for key in ("items", "values", "type"):
-            yield from _fields(node.get(key))
+            _narrow_first(node.get(key))
+
+
+def _kind(branch: Any) -> Any:
+    kind = branch["type"] if isinstance(branch, dict) else branch
+    return kind if isinstance(kind, str) else ""
+
+
+def _narrowness(branch: Any) -> int:
+    return _NUMBERS.index(_kind(branch))
+
+
+def _records(node: Any) -> Iterator[dict[str, Any]]:
+    """All records that are written out in a schema."""
+    if isinstance(node, list):
+        for branch in node:
+            yield from _records(branch)
+    elif isinstance(node, dict):
+        if "fields" in node and node["type"] in ("record", "error"):
+            yield node
+            for field in node["fields"]:
+                yield from _records(field["type"])
+        for key in ("items", "values", "type"):
+            yield from _records(node.get(key))
 
 
 def _default(field: Mapping[str, Any], known: Mapping[str, Any]) -> Any:

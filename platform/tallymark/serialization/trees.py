@@ -38,7 +38,7 @@ def parse(tree: Any, referred: Sequence[Any]) -> Parsed:
         # Java also finds a type without a namespace by its name alone from within a namespace, and
         # writes it so; fastavro has no words for that.
         seen: set[str] = set()
-        *referred, tree = [_with_full_names(one, "", seen) for one in (*referred, tree)]
+        *referred, tree = [with_full_names(one, "", seen) for one in (*referred, tree)]
         found = _parse(tree, referred)
         _forget_nowhere([found.schema, found.known])
         known = {_bare(name): one for name, one in found.known.items()}
@@ -67,13 +67,13 @@ def _marked(schema: Any, known: dict[str, Any]) -> Any:
     return schema
 
 
-def _with_full_names(node: Any, space: str, seen: set[str]) -> Any:
-    """All names full, as Java understands them; ``seen``: those defined so far. What has no
-    namespace gets one."""
+def with_full_names(node: Any, space: str, seen: set[str]) -> Any:
+    """All names full, as Java understands them in the namespace ``space``. What has no namespace
+    gets one. ``seen``: the names defined so far; they are added."""
     if isinstance(node, str):
         return node if node in PRIMITIVES else _full_name(node, space, seen)
     if isinstance(node, list):
-        return [_with_full_names(branch, space, seen) for branch in node]
+        return [with_full_names(branch, space, seen) for branch in node]
     if not isinstance(node, dict) or "type" not in node:
         return node
     kind, name = node["type"], node.get("name")
@@ -83,7 +83,7 @@ def _with_full_names(node: Any, space: str, seen: set[str]) -> Any:
         full = f"{space or _NOWHERE}.{simple}"
         seen.add(full)
         node = {**{key: value for key, value in node.items() if key != "namespace"}, "name": full}
-    return _with_types(node, lambda inner: _with_full_names(inner, space, seen))
+    return _with_types(node, lambda inner: with_full_names(inner, space, seen))
 
 
 def _full_name(name: str, space: str, seen: set[str]) -> str:

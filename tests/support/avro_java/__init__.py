@@ -1,6 +1,7 @@
 """Java's Avro 1.12, as a judge of schemas: one Java process for thousands of cases.
 
-Its jars are those that pyspark brings; ``Judge.java`` says what goes in and out.
+Its jars are those that pyspark brings; ``Judge.java`` says what goes in and out, and
+``Reader.java`` for values that are read with another schema than they were written with.
 """
 
 from __future__ import annotations
@@ -30,6 +31,15 @@ class Case(TypedDict):
 
 def judge(cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Java's answer to each case. Skips where Java, its compiler or the jars are not there."""
+    return _run("Judge.java", cases)
+
+
+def read(cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """What Java reads of a random value, for each case of a writer's and a reader's schema."""
+    return _run("Reader.java", cases)
+
+
+def _run(program: str, cases: Sequence[Case]) -> list[dict[str, Any]]:
     jars = ":".join(map(str, _jars()))
     done = subprocess.run(
         [
@@ -38,7 +48,7 @@ def judge(cases: Sequence[Case]) -> list[dict[str, Any]]:
             "-XX:TieredStopAtLevel=1",
             "-cp",
             jars,
-            str(Path(__file__).parent / "Judge.java"),
+            str(Path(__file__).parent / program),
         ],
         input="".join(json.dumps(case) + "\n" for case in cases),
         capture_output=True,
