@@ -162,8 +162,12 @@ def test_recursive_is_for_the_subjects_of_the_context_too() -> None:
     assert decider.do(DeleteMode(PLACE, recursive=True)) == "READONLY"
     assert decider.catalog.contexts["."].modes == {}
     assert set(decider.catalog.contexts[".c"].modes) == {"", "s"}
-    decider.do(SetMode(S, "READONLY"))
+    for place in (PLACE, S, subject("t")):
+        decider.do(SetMode(place, "READONLY"))
+    assert decider.do(DeleteMode(PLACE)) == "READONLY"
+    assert set(decider.catalog.contexts["."].modes) == {"s", "t"}
     assert decider.do(DeleteMode(S, recursive=True)) == "READONLY"
+    assert set(decider.catalog.contexts["."].modes) == {"t"}
 
 
 # --- contexts
