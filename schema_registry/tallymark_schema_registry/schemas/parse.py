@@ -48,7 +48,7 @@ from tallymark_schema_registry.schemas.names import (
     text_of,
     type_aliases,
 )
-from tallymark_schema_registry.schemas.references import check_same, known_types
+from tallymark_schema_registry.schemas.references import is_same, known_types
 
 # Attributes with a meaning somewhere are dropped where they have none, as Java does: a "name" on an
 # int does not make it another schema.
@@ -207,15 +207,14 @@ class _Parser:
         if not isinstance(fields, list):
             raise InvalidSchemaError(f"record {name.full} has no list of fields")
         self.open.add(name)
-        parsed = tuple([self.field(field, name, depth) for field in fields])
-        seen: set[str] = set()
-        for field in parsed:
-            if field.name in seen and not self.stored:
+        parsed: dict[str, Field] = {}
+        for tree_of_field in fields:
+            field = self.field(tree_of_field, name, depth)
+            if parsed.setdefault(field.name, field) is not field and not self.stored:
                 raise InvalidSchemaError(f"record {name.full} has two fields {field.name}")
-            seen.add(field.name)
         record = Record(
             name,
-            parsed,
+            tuple(parsed.values()),
             is_error=kind == "error",
             doc=text_of(tree, "doc"),
             aliases=type_aliases(tree, name, self.stored),
@@ -266,9 +265,11 @@ class _Parser:
         if named.name.full in PRIMITIVES:
             raise InvalidSchemaError(f"a type may not be called {named.name.full}")
         first = self.names.setdefault(named.name, named)
-        if first is not named and not self.stored:
-            check_same(first, named, self.budget)
         self.open.discard(named.name)
+        if first is not named and not is_same(first, named, self.budget):
+            if not self.stored:
+                raise InvalidSchemaError(f"{named.name.full} is defined twice, differently")
+            return first
         return named
 
     def props(self, tree: dict[str, Any], reserved: frozenset[str]) -> Props:

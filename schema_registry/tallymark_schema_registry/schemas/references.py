@@ -45,20 +45,19 @@ def known_types(
             known.add(reference.root.name)
         for name, named in reference.names.items():
             first = types.setdefault(name, named)
-            if first is not named and not stored:
-                check_same(first, named, budget)
+            if first is not named and not stored and not is_same(first, named, budget):
+                raise InvalidSchemaError(f"{name.full} is defined twice, differently")
     return types, frozenset(known)
 
 
-def check_same(first: Named, again: Named, budget: Budget) -> None:
-    """Raises InvalidSchemaError unless both define the same type, docs and aliases apart.
+def is_same(first: Named, again: Named, budget: Budget) -> bool:
+    """Whether both define the same type, docs and aliases apart.
 
     Types within them are compared by name: each definition is compared with the first one of its
     name where it is met, so what has the same name is the same."""
     if isinstance(first, Record):
         budget.spend(4 * len(first.fields))
-    if not _same_named(first, again, budget):
-        raise InvalidSchemaError(f"{first.name.full} is defined twice, differently")
+    return _same_named(first, again, budget)
 
 
 def _same_named(one: Named, other: Named, budget: Budget) -> bool:

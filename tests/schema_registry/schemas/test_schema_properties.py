@@ -8,10 +8,21 @@ from typing import Any
 import avro.compatibility
 import avro.schema
 import fastavro
+from avro_java.generate import cases
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tallymark_schema_registry.schemas import canonical_text, incompatibilities, parse_schema
+from tallymark_schema_registry.schemas import (
+    InvalidSchemaError,
+    Schema,
+    canonical_text,
+    diff,
+    doubts,
+    incompatibilities,
+    logical_changes,
+    parse_schema,
+    resolved_text,
+)
 
 NAMES = st.sampled_from(["a", "b", "c", "d_1", "_e"])
 PRIMITIVES = st.sampled_from(
@@ -101,3 +112,30 @@ def test_compatibility_agrees_with_the_avro_package(reader: Any, writer: Any) ->
     )
     compatible = theirs.compatibility is avro.compatibility.SchemaCompatibilityType.compatible
     assert (not ours) == compatible, (ours, theirs.messages)
+
+
+def test_a_schema_is_the_same_after_it_was_written_and_read() -> None:
+    """With references and written out, of what is sent and of what is stored, wrong parts too. Of a
+    stored text that defines a type twice, differently, the two readings did not agree."""
+    seen = 0
+    for case in cases(seed=77, count=500):
+        references: list[Schema] = []
+        try:
+            for text in case["references"]:
+                references.append(parse_schema(text, None, references, case["stored"]))
+            schemas = [parse_schema(one, None, references, case["stored"]) for one in case["texts"]]
+        except InvalidSchemaError:
+            continue
+        for schema in schemas:
+            seen += 1
+            text = canonical_text(schema)
+            again = parse_schema(text, None, references, case["stored"])
+            assert canonical_text(again) == text
+            assert diff(schema, again) == logical_changes(schema, again) == []
+            reads_itself = not incompatibilities(schema, schema)
+            assert reads_itself == (not incompatibilities(schema, again))
+            whole = resolved_text(schema)
+            alone = parse_schema(whole, stored=case["stored"])
+            assert resolved_text(alone) == canonical_text(alone) == whole
+            assert all(not one.refuses for one in doubts(schema))
+    assert seen > 500

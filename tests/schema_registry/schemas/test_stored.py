@@ -42,6 +42,7 @@ WRONG = [
     {**FIXED, "namespace": ".a"},
     {**FIXED, "namespace": "1a"},
     {**FIXED, "aliases": ["a b"]},
+    {**of_field("int"), "fields": [{"name": "a", "type": "int"}, {"name": "a", "type": "bytes"}]},
     ["int", "int"],
     [FIXED, {**FIXED, "size": 2}],
 ]
