@@ -219,9 +219,8 @@ def with_id(
     catalog: Catalog, subject: Subject, schema_id: int | None, *, deleted: bool = False
 ) -> Found | None:
     """The newest version of a subject that has this id."""
-    if schema_id is None:
-        return None
-    for found in newest_first(catalog, subject, deleted=deleted):
-        if found.version.schema_id == schema_id:
-            return found
+    there = catalog.subject(subject)
+    for entry in reversed(there.versions.values()) if there else ():
+        if entry.schema_id == schema_id and (deleted or not entry.deleted):
+            return Found(subject, entry, catalog.context(subject.context).schemas[entry.schema_id])
     return None
