@@ -42,29 +42,34 @@ _Flag = Annotated[bool, BeforeValidator(is_true)]
 _Number = Annotated[int, BeforeValidator(integer)]
 
 
-async def context_of(request: Request) -> str:
+def _context_of(request: Request) -> str:
     """The context of the path, the default one where it names none."""
     found = request.scope.get(CONTEXT, DEFAULT_CONTEXT)
     assert isinstance(found, str)
     return found
 
 
-InContext = Annotated[str, Depends(context_of)]
+async def _context(request: Request) -> str:
+    return _context_of(request)
 
 
+InContext = Annotated[str, Depends(_context)]
+
+
+# Dependencies of dependencies would cost each request more than what they do.
 async def _subject(
-    context: InContext,
+    request: Request,
     subject: Annotated[str, Path(description="Its name; `/` as `%2F`, other contexts as `:.c:s`")],
 ) -> Subject:
-    return parse_subject(unquote(subject, errors="replace"), context)
+    return parse_subject(unquote(subject, errors="replace"), _context_of(request))
 
 
 OnSubject = Annotated[Subject, Depends(_subject)]
 """The subject of the path. Routes see the path as it was sent, so it is decoded here."""
 
 
-async def _place(context: InContext) -> Subject:
-    return Subject(context, "")
+async def _place(request: Request) -> Subject:
+    return Subject(_context_of(request), "")
 
 
 OnContext = Annotated[Subject, Depends(_place)]

@@ -16,6 +16,9 @@ from tallymark_schema_registry.decisions.commands import Sent
 
 MAX_BODY: Final = 1_048_576
 """Bytes. The largest real schemas are some 300 kB."""
+MAX_PARTS: Final = 131_072
+"""Commas and opening brackets of a body, within texts too. A schema of a megabyte has less than
+100,000; reading many more would take a tenth of a second, in which nobody else is answered."""
 _MOST: Final = 2**31
 _MAYBE_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 """An escape of one half of a surrogate pair: alone it is no character and can be stored nowhere."""
@@ -31,6 +34,8 @@ async def body_of(request: Request) -> dict[str, Any]:
                 raise errors.too_large(MAX_BODY)
     except ClientDisconnect as error:  # no client gets the answer; it is for the access log
         raise errors.bad_json("it ended too early") from error
+    if len(data) > MAX_PARTS and sum(map(data.count, (b",", b"[", b"{"))) > MAX_PARTS:
+        raise errors.bad_json(f"it has more than {MAX_PARTS} parts")
     try:
         body = json.loads(bytes(data))
     except (ValueError, RecursionError) as error:
