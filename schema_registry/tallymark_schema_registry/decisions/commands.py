@@ -108,12 +108,14 @@ class Parsed:
     """``text`` is the canonical text. ``references`` are those of the question, in its order, or as
     normalizing orders them. ``fault``: why it could not be registered as a new schema (a default
     that does not fit, an invalid name), though it can be read; "" where it could. A text that
-    cannot be read at all is refused by the caller."""
+    cannot be read at all is refused by the caller. ``doubts``: what a person should look at in the
+    schema itself."""
 
     question: Parse
     text: str
     references: tuple[Reference, ...] = ()
     fault: str = ""
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,18 +104,18 @@ def check(catalog: Catalog, command: Check) -> Answer:
         compare = only(catalog, subject, content, one)
         other_kind = any(found.schema.kind != AVRO for found in one)
     if other_kind:
-        return _reported(command, [OTHER_KIND])
+        return _reported(command, [OTHER_KIND], parsed.doubts)
     names = reserved_names(catalog, subject, content)
     if not compare.earlier:
-        return _reported(command, details(catalog, subject, (), names))
+        return _reported(command, details(catalog, subject, (), names), parsed.doubts)
     checked = command.checked
     if checked is None or checked.question != compare:
         return compare
     reasons = details(catalog, subject, checked.conflicts, names)
-    return _reported(command, reasons, checked.warnings)
+    return _reported(command, reasons, parsed.doubts + checked.warnings)
 
 
-def _reported(command: Check, reasons: list[str], warnings: tuple[str, ...] = ()) -> Decision:
+def _reported(command: Check, reasons: list[str], warnings: tuple[str, ...]) -> Decision:
     return Decision((), CheckReport(reasons, list(warnings)) if command.report else reasons)
 
 

@@ -90,4 +90,4 @@ class StoredSchemas:
         references = [self._used[other] for other in self._refers[place]]
         parsed = parse_schema(text, budget, references, stored=True)
         self._used[place] = parsed
-        self._parsed.put((place, text), parsed, text)
+        self._parsed.put((place, text), parsed, range(parsed.size))

@@ -34,12 +34,15 @@ from tallymark_schema_registry.node.stored_schemas import (
 from tallymark_schema_registry.node.texts import Texts
 from tallymark_schema_registry.node.workers import Workers
 from tallymark_schema_registry.schemas import (
+    LIGHT,
     Budget,
     Change,
     InvalidSchemaError,
     Schema,
+    TooLargeError,
     canonical_text,
     diff,
+    doubts,
     normalized,
     parse_schema,
     resolved_text,
@@ -98,7 +101,7 @@ class Understanding:
         is_small = len(text) <= SMALL and len(places) <= FEW
         parsed, schema = await self._workers.run(client, work, is_small=is_small)
         self._sent.put(question, parsed, text + parsed.text)
-        self._schemas.put(question, schema, parsed.text)
+        self._schemas.put(question, schema, range(schema.size))
         return parsed
 
     async def compare(
@@ -127,7 +130,7 @@ class Understanding:
         """The answer to ``question`` has been stored: the next version is compared with it."""
         schema = self._schemas.get(question)
         if schema is not None:
-            self._parsed.put((place, text), schema, text)
+            self._parsed.put((place, text), schema, range(schema.size))
 
     async def changed(self, question: Parse, place: Place, client: str = "") -> list[Change]:
         """What is different in the schema of a question, against one of the catalog; nothing where
@@ -202,12 +205,21 @@ def _parse(
             schema = parse_schema(text, budget, references, stored=True)
         if not question.normalize:
             canonical = canonical_text(schema, budget)
-            return Parsed(question, canonical, question.references, fault), schema
+            return Parsed(question, canonical, question.references, fault, _doubted(schema)), schema
         schema = normalized(schema, budget)
         ordered = tuple(sorted(dict.fromkeys(question.references), key=_order))
-        return Parsed(question, canonical_text(schema, budget), ordered, fault), schema
+        text = canonical_text(schema, budget)
+        return Parsed(question, text, ordered, fault, _doubted(schema)), schema
     except InvalidSchemaError as error:
         raise errors.invalid_schema(fault or str(error)) from error
+
+
+def _doubted(schema: Schema) -> tuple[str, ...]:
+    """With a budget of its own: a warning is not worth a refusal."""
+    try:
+        return tuple(item.message() for item in doubts(schema, Budget(LIGHT)))
+    except TooLargeError:
+        return ()
 
 
 def _order(reference: Reference) -> tuple[bytes, int, str]:

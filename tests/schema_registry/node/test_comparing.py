@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tallymark_schema_registry import levels
+from tallymark_schema_registry.catalog.content import Reference
 from tallymark_schema_registry.catalog.subject import Subject
 from tallymark_schema_registry.decisions.commands import Sent
 from tallymark_schema_registry.errors import RegistryError
@@ -233,4 +234,40 @@ def test_a_stored_version_that_is_not_valid_any_more_is_compared_with(
         assert (await registry.register(S, Sent(old))).version == 1
 
     play(tmp_path, fill)
+    play(tmp_path, main)
+
+
+def test_a_default_that_is_no_symbol_is_warned_of(tmp_path: Path) -> None:
+    """It is taken, as Java takes it, and who reads old data gets an error: the report of a check
+    promised a warning, and had none."""
+    colour = {"type": "enum", "name": "C", "symbols": ["RED"]}
+    field = {"name": "c", "type": colour, "default": "BLUE"}
+    sent = Sent(json.dumps({"type": "record", "name": "R", "fields": [field]}))
+
+    async def main(registry: Registry) -> None:
+        for _ in range(2):  # as the first version, and compared with one
+            report = await registry.report(S, None, sent)
+            assert report.reasons == []
+            assert [text for text in report.warnings if "BLUE" in text or "'c'" in text], report
+            await registry.register(S, with_field("b"))
+
+    play(tmp_path, main)
+
+
+def test_a_parsed_schema_counts_with_all_that_it_refers_to(tmp_path: Path) -> None:
+    """A hundred characters that refer to a large schema keep all of that in memory. It was counted
+    as a hundred characters, so that a thousand of them could take 600 MB."""
+    fields = [{"name": f"f{number}", "type": "int"} for number in range(500)]
+    large = Sent(json.dumps({"type": "record", "name": "L", "fields": fields}))
+    reference = Reference("L", "large", 1)
+
+    async def main(registry: Registry) -> None:
+        await registry.register(Subject(".", "large"), large)
+        cache = registry._shell.understanding._parsed
+        await registry.register(S, Sent('"L"', references=(reference,)))
+        before = cache.size
+        small = Sent('{"type":"array","items":"L"}', references=(reference,))
+        await registry.register(Subject(".", "t"), small)
+        assert cache.size - before > len(large.text or "") / 2
+
     play(tmp_path, main)
