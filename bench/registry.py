@@ -155,7 +155,7 @@ def writes(server: RegistryProcess, count: int, first: int, what: str) -> list[R
     def registered(numbers: range) -> list[bytes]:
         return [post(f"/subjects/bench-{n}/versions", schema(n), server.port) for n in numbers]
 
-    one = max(50, count // 10)
+    one = max(min(50, count // 2), count // 10)
     return [
         load(server, what, registered(range(first, first + one)), 1),
         load(server, what, registered(range(first + one, first + count)), 32),
@@ -299,10 +299,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the schemas, shorter")
     parser.add_argument("--only", default="reads,writes,postgresql,transitive")
     parser.add_argument("--schemas", type=int, help="how many schemas")
+    parser.add_argument(
+        "--seconds", type=float, help="of each measurement; 2 with --quick, else 10"
+    )
     parser.add_argument("--json", type=Path, help="write the numbers there")
     options = parser.parse_args()
     count = options.schemas or (SCHEMAS // 10 if options.quick else SCHEMAS)
-    seconds = 2.0 if options.quick else 10.0
+    seconds = options.seconds or (2.0 if options.quick else 10.0)
     parts = set(options.only.split(","))
     results: list[Result] = []
     figures: dict[str, float] = {}
