@@ -40,6 +40,7 @@ class DryRun:
 async def dry_run(shell: Shell, command: Register, client: str = "") -> DryRun:
     """What the registration would do. Raises its error where it would be refused for another
     reason than a conflict with earlier versions."""
+    await shell.replica.current()
     check = Check(command.subject, None, command.sent, command.normalize, report=True)
     changed = await _changed(shell, command, client)
     try:
