@@ -23,10 +23,9 @@ from tallymark_schema_registry.node.batches import Batch, Decide
 from tallymark_schema_registry.node.replica import Replica, Store
 from tallymark_schema_registry.store.changes import (
     Behind,
-    Change,
-    NewText,
     OutcomeUnknown,
     StoreFailed,
+    Turn,
     row_of,
 )
 
@@ -163,33 +162,63 @@ class Writer:
         return chosen, batch
 
     async def _store_batch(self, chosen: Sequence[Waiting], batch: Batch) -> None:
-        changes = batch.changes
+        turn: Turn | None = None
         try:
-            await self._append(batch.after, changes, batch.texts)
-        except Behind as behind:
-            self._replica.apply(behind.newer)
-            self._again(chosen)
-        except OutcomeUnknown as error:
+            while chosen:
+                try:
+                    await self._append(turn, batch)
+                except Behind as behind:
+                    turn = behind.turn
+                    chosen, batch = self._choose_again(turn, chosen)
+                    continue
+                except Exception as error:
+                    turn = None
+                    await self._not_stored(chosen, batch, error)
+                else:
+                    turn = None
+                    self._done(chosen, batch)
+                return
+        finally:
+            if turn is not None:
+                self._thread.submit(turn.give_up)
+
+    def _choose_again(
+        self, turn: Turn, chosen: Sequence[Waiting]
+    ) -> tuple[Sequence[Waiting], Batch]:
+        """Another process was first: decide with what it did, while no other one can write."""
+        self._replica.apply(turn.newer)
+        self._again(chosen)
+        chosen, batch = self._choose()
+        self._in_flight = len(chosen)
+        return chosen, batch
+
+    async def _append(self, turn: Turn | None, batch: Batch) -> None:
+        loop = asyncio.get_running_loop()
+        if turn is None:
+            await loop.run_in_executor(
+                self._thread, self._store.append, batch.after, batch.changes, batch.texts
+            )
+        else:
+            await loop.run_in_executor(self._thread, turn.append, batch.changes, batch.texts)
+
+    async def _not_stored(self, chosen: Sequence[Waiting], batch: Batch, error: Exception) -> None:
+        if isinstance(error, OutcomeUnknown):
             await self._settle(chosen, batch, error)
-        except StoreFailed as error:
+        elif isinstance(error, StoreFailed):
             self._failed(chosen, error)
-        except Exception as error:
+        else:
             # Not the store: one of the commands cannot be written. Each is tried alone.
-            _log.exception("changes that cannot be stored: %s", [one.command for one in chosen])
+            _log.error(
+                "changes that cannot be stored: %s",
+                [waiting.command for waiting in chosen],
+                exc_info=error,
+            )
             if len(chosen) == 1:
                 _fail(chosen[0], error)
                 return
             for waiting in chosen:
                 waiting.is_suspect = True
             self._again(chosen)
-        else:
-            self._done(chosen, batch)
-
-    async def _append(
-        self, after: int, changes: Sequence[Change], texts: Sequence[NewText] = ()
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._store.append, after, changes, texts)
 
     def _done(self, chosen: Sequence[Waiting], batch: Batch) -> None:
         self._replica.apply(batch.changes)
@@ -214,22 +243,20 @@ class Writer:
         """The connection was lost at COMMIT. Nobody is told that it failed before the store has
         been read again, behind a fence: after that it is stored, or never will be."""
         _log.error("whether changes were stored is not known yet: %s", error)
+        loop = asyncio.get_running_loop()
         while True:
             try:
-                await self._append(batch.after, ())
-            except Behind as behind:
-                ours = [row_of(change) for change in batch.changes]
-                is_stored = [row_of(change) for change in behind.newer[: len(ours)]] == ours
-                self._replica.apply(behind.newer)
-                break
+                newer = await loop.run_in_executor(self._thread, self._store.fence, batch.after)
             except StoreFailed as failed:
                 self._replica.went_down(failed)
                 if self._is_closed or all(waiting.answer.done() for waiting in chosen):
                     return  # the changes come with those of others
                 await asyncio.sleep(AGAIN_S)
             else:
-                is_stored = False
                 break
+        ours = [row_of(change) for change in batch.changes]
+        is_stored = [row_of(change) for change in newer[: len(ours)]] == ours
+        self._replica.apply(newer)
         if is_stored:
             self._done(chosen, batch)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tallymark.errors import TallymarkError
 from tallymark_schema_registry.catalog.records import Record, from_json, to_json
@@ -28,13 +28,27 @@ class NewText(NamedTuple):
     is_twin: bool = False
 
 
-class Behind(Exception):
-    """The store has changes that the caller does not know; nothing was written. ``newer`` are the
-    first of them."""
+class Turn(Protocol):
+    """A transaction that has the lock of all writers. One of its methods must be called, once."""
 
-    def __init__(self, newer: Sequence[Change]) -> None:
-        super().__init__(f"{len(newer)} newer changes")
-        self.newer = newer
+    newer: Sequence[Change]
+    """What the caller did not know."""
+
+    def append(self, changes: Sequence[Change], texts: Sequence[NewText] = ()) -> None:
+        """Write the changes, whose numbers follow those of ``newer``. Raises as the store's
+        ``append``."""
+
+    def give_up(self) -> None:
+        """Let the next one have the lock."""
+
+
+class Behind(Exception):
+    """The store has changes that the caller does not know; nothing was written. It has its
+    ``turn``: without the lock it would find itself behind again and again where others write."""
+
+    def __init__(self, turn: Turn) -> None:
+        super().__init__(f"{len(turn.newer)} newer changes")
+        self.turn = turn
 
 
 class StoreFailed(TallymarkError):

@@ -14,7 +14,8 @@ from tallymark import sql
 from tallymark.errors import UserError
 from tallymark_schema_registry.store.migrations import prepare
 from tallymark_schema_registry.store.same_file import SameFile, network_disk
-from tallymark_schema_registry.store.sql_store import SqlStore, reason
+from tallymark_schema_registry.store.sql_store import SqlStore
+from tallymark_schema_registry.store.turn import reason
 
 CREATING: Final = 0x7461_6C6C_7900
 """The lock under which tables are made on PostgreSQL."""

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from sqlalchemy import Engine
-from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark_schema_registry.catalog.catalog import Catalog
@@ -19,18 +18,14 @@ from tallymark_schema_registry.store.changes import (
     Behind,
     Change,
     NewText,
-    OutcomeUnknown,
     StoreFailed,
-    change_of,
 )
 from tallymark_schema_registry.store.loading import load_catalog
-from tallymark_schema_registry.store.rows import rows_of
 from tallymark_schema_registry.store.same_file import SameFile
-from tallymark_schema_registry.store.statements import Statements, write
+from tallymark_schema_registry.store.statements import Statements
+from tallymark_schema_registry.store.turn import PAGE, SqlTurn, read_changes, reason
 from tallymark_schema_registry.store.watch import Watch
 
-PAGE: Final = 1_000
-"""Changes that are read at a time."""
 _IDS: Final = 500
 """Ids that one query asks for; some builds of SQLite take at most 999 values."""
 
@@ -65,32 +60,24 @@ class SqlStore:
     def append(self, after: int, changes: Sequence[Change], texts: Sequence[NewText] = ()) -> None:
         """Write the changes, whose numbers are those after ``after``; all of them or none.
 
-        Without changes it is a fence: what any process had begun to write is written when it
-        returns, or never will be.
-
         Raises :class:`Behind` where ``after`` is not the store's last number, OutcomeUnknown where
         the database went away while it committed, StoreFailed where nothing was written."""
-        rows = rows_of(changes, texts)
-        if self._file:
-            self._file.check()
-        with self._cursor() as cursor:
-            cursor.execute(self._sql.begin_writing)
-            self._check_number(cursor, after)
-            if not changes:
-                return
-            write(cursor, self._sql, rows)
-            try:
-                self._commit(cursor)
-            except self._errors as error:
-                raise OutcomeUnknown(reason(error)) from error
+        turn = self._begin(after)
+        if turn.newer:
+            raise Behind(turn)
+        turn.append(changes, texts)
 
-    def _commit(self, cursor: Any) -> None:
-        cursor.connection.commit()
+    def fence(self, after: int) -> Sequence[Change]:
+        """The changes after ``after``. What any process had begun to write before the call is among
+        them, or never will be written."""
+        turn = self._begin(after)
+        turn.give_up()
+        return turn.newer
 
     def since(self, number: int, limit: int = PAGE) -> list[Change]:
         """The changes after ``number``, in order, without gaps; at most ``limit``."""
         with self._cursor() as cursor:
-            return self._since(cursor, number, limit)
+            return read_changes(cursor, self._sql, number, limit)
 
     def texts(self, context: str, ids: Sequence[int]) -> dict[int, str]:
         """The texts of ids of one context, without those that are not there."""
@@ -104,51 +91,42 @@ class SqlStore:
 
     def unchanged(self, number: int) -> bool:
         """Whether ``number`` is that of the store's last change."""
-        try:
+        with self._failing():
             return self._watch.last_number() == number
-        except self._errors as error:
-            raise StoreFailed(reason(error)) from error
+
+    def _begin(self, after: int) -> SqlTurn:
+        if self._file:
+            self._file.check()
+        with self._failing():
+            connection = self._engine.raw_connection()
+        turn = SqlTurn(connection, self._sql, self._failing)
+        try:
+            with self._failing():
+                turn.begin(after)
+        except BaseException:
+            turn.end(broken=True)
+            raise
+        return turn
 
     @contextmanager
-    def _cursor(self) -> Iterator[Any]:
-        """What was not committed is rolled back. The connection is closed after an error, since
-        nobody knows what state it is in."""
+    def _failing(self) -> Iterator[None]:
         try:
-            connection = self._engine.raw_connection()
-            try:
-                yield connection.cursor()
-            except Behind:
-                raise
-            except BaseException:
-                connection.invalidate()
-                raise
-            finally:
-                connection.close()
+            yield
         except self._ours:
             raise
         except self._errors as error:
             raise StoreFailed(reason(error)) from error
 
-    def _check_number(self, cursor: DBAPICursor, after: int) -> None:
-        cursor.execute(self._sql.number)
-        last = cursor.fetchall()[0][0]
-        if last > after:
-            raise Behind(self._since(cursor, after, PAGE))
-        if last < after:
-            raise StoreFailed(
-                f"the registry's store ends at change {last}, and change {after} was there: an "
-                "older copy has taken its place; restart what serves it"
-            )
-
-    def _since(self, cursor: DBAPICursor, number: int, limit: int) -> list[Change]:
-        cursor.execute(self._sql.since, (number, limit))
-        found = [change_of(row) for row in cursor.fetchall()]
-        if found and found[-1].number != number + len(found):
-            raise StoreFailed(f"changes after number {number} are missing in the registry's store")
-        return found
-
-
-def reason(error: BaseException) -> str:
-    """The first line of what the database said."""
-    lines = str(getattr(error, "orig", None) or error).splitlines()
-    return lines[0] if lines else type(error).__name__
+    @contextmanager
+    def _cursor(self) -> Iterator[Any]:
+        """What it opens is rolled back. The connection is closed after an error, since nobody knows
+        what state it is in."""
+        with self._failing():
+            connection = self._engine.raw_connection()
+            try:
+                yield connection.cursor()
+            except BaseException:
+                connection.invalidate()
+                raise
+            finally:
+                connection.close()

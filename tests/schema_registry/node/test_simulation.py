@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from memory_store import MemoryStore
 from node_world import World
 from virtual_loop import run_virtually
 
 from tallymark_schema_registry.decisions.independence import Touched
 from tallymark_schema_registry.node.replica import Replica
 from tallymark_schema_registry.node.shell import Shell
-from tallymark_schema_registry.node.writer import Writer
 
 STEPS = 600
 
@@ -49,13 +49,7 @@ def never_asks(patch: pytest.MonkeyPatch) -> None:
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     """After a lost commit the store is read, and a transaction that is about to be written is not
     waited for."""
-
-    async def append(writer: Writer, after: int, changes: object, texts: object = ()) -> None:
-        if changes:
-            await kept(writer, after, changes, texts)  # type: ignore[arg-type]
-
-    kept = Writer._append
-    patch.setattr(Writer, "_append", append)
+    patch.setattr(MemoryStore, "fence", MemoryStore.since)
 
 
 def all_together(patch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from tallymark_schema_registry.node import writer
 from tallymark_schema_registry.node.registry import Registry
 from tallymark_schema_registry.store.opening import open_store
 from tallymark_schema_registry.store.sql_store import SqlStore
+from tallymark_schema_registry.store.turn import SqlTurn
 
 S = Subject(".", "s")
 
@@ -119,30 +120,36 @@ def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert "stored again" in told[1]
 
 
-class LosesConnections(SqlStore):
-    """At COMMIT: ``stored`` says whether the server has got it."""
+class Losing:
+    """``lost`` times the connection breaks at COMMIT; ``stored`` says whether the server has got
+    it."""
 
-    stored = True
-    lost = 0
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, stored: bool) -> None:
+        self.lost = 0
+        commit = SqlTurn.commit
 
-    def _commit(self, cursor: Any) -> None:
-        if self.lost:
+        def losing(turn: SqlTurn) -> None:
+            if not self.lost:
+                commit(turn)
+                return
             self.lost -= 1
-            if self.stored:
-                super()._commit(cursor)
+            if stored:
+                commit(turn)
             raise OSError("the connection is lost")
-        super()._commit(cursor)
+
+        monkeypatch.setattr(SqlTurn, "commit", losing)
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_connection_lost_at_commit(database: str, stored: bool) -> None:
+def test_a_connection_lost_at_commit(
+    database: str, stored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether it was stored is looked up before anything is answered: a deletion that was stored is
     not answered with "was soft deleted", and one that was not is done again."""
 
     async def main() -> None:
-        store = LosesConnections(open_store(database)._engine)
-        store.stored = stored
-        async with running(store) as node:
+        store = Losing(monkeypatch, stored)
+        async with running(open_store(database)) as node:
             await node.register(S, Sent('"int"'))
             number = node.catalog.number
             store.lost = 1
@@ -156,11 +163,12 @@ def test_a_connection_lost_at_commit(database: str, stored: bool) -> None:
     asyncio.run(main())
 
 
-def test_a_connection_that_is_lost_again_and_again_ends_in_a_503(tmp_path: Path) -> None:
+def test_a_connection_that_is_lost_again_and_again_ends_in_a_503(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
-        store = LosesConnections(open_store(f"sqlite:///{tmp_path / 'registry.db'}")._engine)
-        store.stored, store.lost = False, 1_000
-        async with running(store) as node:
+        Losing(monkeypatch, stored=False).lost = 1_000
+        async with running(open_store(f"sqlite:///{tmp_path / 'registry.db'}")) as node:
             error = await refused(node.register(S, Sent('"int"')))
             assert (error.status, error.code) == (503, 50001)
 
@@ -256,7 +264,7 @@ def test_a_change_that_waits_too_long_is_answered(monkeypatch: pytest.MonkeyPatc
 def test_one_command_that_cannot_be_stored_does_not_take_others_with_it() -> None:
     class Chokes(Stalls):
         def append(self, after: int, changes: Any, texts: Any = ()) -> None:
-            super().append(after, [], ())
+            asyncio.run_coroutine_threadsafe(self.goes_on.wait(), self.loop).result(30)
             if any(change.by == "poison" for change in changes):
                 raise ValueError("it cannot be written")
             MemoryStore.append(self, after, changes, texts)

@@ -96,12 +96,22 @@ def test_one_who_does_not_know_all_changes_gets_them_and_writes_nothing(store: A
     store.append(0, first)
     with pytest.raises(Behind) as behind:
         store.append(1, numbered(1, ModeSet(".", "", None)))
-    assert list(behind.value.newer) == first[1:]
-    with pytest.raises(Behind) as behind:
-        store.append(0, [])
-    assert list(behind.value.newer) == first
-    store.append(2, [])
+    assert list(behind.value.turn.newer) == first[1:]
+    behind.value.turn.give_up()
+    assert list(store.fence(0)) == first
+    assert list(store.fence(2)) == []
     assert store.since(0) == first
+
+
+def test_one_who_was_behind_has_the_lock_and_writes_next(store: AnyStore) -> None:
+    """Where others write all the time it found itself behind again and again."""
+    first = numbered(0, ModeSet(".", "", "READONLY"))
+    store.append(0, first)
+    with pytest.raises(Behind) as behind:
+        store.append(0, numbered(0, ModeSet(".", "t", "READONLY")))
+    second = numbered(1, ModeSet(".", "t", "READONLY"))
+    behind.value.turn.append(second)
+    assert store.since(0) == first + second
 
 
 def test_an_older_copy_is_not_written_to(store: AnyStore) -> None:

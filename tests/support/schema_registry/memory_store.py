@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from virtual_loop import Blocked
+
 from tallymark_schema_registry.catalog.catalog import Catalog
 from tallymark_schema_registry.catalog.records import SchemaAdded, SchemaRemoved
 from tallymark_schema_registry.store.changes import (
@@ -33,10 +35,15 @@ class Database:
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.held: dict[tuple[str, int], str] = {}
+        self.turn: MemoryTurn | None = None
+        """Who has the lock."""
         self._late: tuple[Sequence[Change], Sequence[NewText]] | None = None
 
     def take_lock(self) -> None:
-        """Whatever another transaction is about to write is written then."""
+        """Whatever another transaction is about to write is written then. Blocked: another one has
+        the lock."""
+        if self.turn is not None:
+            raise Blocked
         if self._late is not None:
             late, self._late = self._late, None
             self.write(*late)
@@ -74,7 +81,7 @@ class MemoryStore:
 
     def load(self) -> Catalog:
         """All that the changes say."""
-        self._ask()
+        self.ask()
         catalog = Catalog()
         for change in self.database.changes:
             catalog.apply(change.number, change.record)
@@ -82,41 +89,77 @@ class MemoryStore:
 
     def append(self, after: int, changes: Sequence[Change], texts: Sequence[NewText] = ()) -> None:
         """As that of the store in SQL."""
-        self._ask()
+        turn = self._begin(after)
+        if turn.newer:
+            raise Behind(turn)
+        turn.append(changes, texts)
+
+    def fence(self, after: int) -> Sequence[Change]:
+        """As that of the store in SQL."""
+        turn = self._begin(after)
+        turn.give_up()
+        return turn.newer
+
+    def _begin(self, after: int) -> MemoryTurn:
+        self.ask()
         self.database.take_lock()
         last = len(self.database.changes)
         if after > last:
             raise StoreFailed("an older copy has taken the place of the store")
-        if after < last:
-            raise Behind(self.database.changes[after:])
-        if not changes:
-            return
-        fault, self.fault = self.fault, None
-        if fault == "before":
-            raise StoreFailed("the disk is full")
-        if fault == "late":
-            self.database.write_late(changes, texts)
-        elif fault != "lost":
-            self.database.write(changes, texts)
-        if fault is not None:
-            raise OutcomeUnknown("the connection was lost")
+        self.database.turn = MemoryTurn(self, self.database.changes[after:])
+        return self.database.turn
+
+    def end(self) -> None:
+        """The process ends: it has no lock any more."""
+        turn = self.database.turn
+        if turn is not None and turn.store is self:
+            turn.give_up()
 
     def since(self, number: int, limit: int = 1_000) -> list[Change]:
         """The changes after ``number``."""
-        self._ask()
+        self.ask()
         return self.database.changes[number : number + limit]
 
     def texts(self, context: str, ids: Sequence[int]) -> dict[int, str]:
         """The texts of ids."""
-        self._ask()
+        self.ask()
         there = {schema_id: self.database.held.get((context, schema_id)) for schema_id in ids}
         return {schema_id: text for schema_id, text in there.items() if text is not None}
 
     def unchanged(self, number: int) -> bool:
         """Whether ``number`` is that of the last change."""
-        self._ask()
+        self.ask()
         return number == len(self.database.changes)
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Raises StoreFailed while the database is away."""
         if self.is_down:
             raise StoreFailed("the database is away")
+
+
+class MemoryTurn:
+    """See :class:`~tallymark_schema_registry.store.changes.Turn`."""
+
+    def __init__(self, store: MemoryStore, newer: Sequence[Change]) -> None:
+        self.store = store
+        self.newer = newer
+
+    def append(self, changes: Sequence[Change], texts: Sequence[NewText] = ()) -> None:
+        """As that of the store in SQL."""
+        store = self.store
+        self.give_up()
+        store.ask()
+        fault, store.fault = store.fault, None
+        if fault == "before":
+            raise StoreFailed("the disk is full")
+        if fault == "late":
+            store.database.write_late(changes, texts)
+        elif fault != "lost":
+            store.database.write(changes, texts)
+        if fault is not None:
+            raise OutcomeUnknown("the connection was lost")
+
+    def give_up(self) -> None:
+        """The lock is free."""
+        assert self.store.database.turn is self
+        self.store.database.turn = None

@@ -125,6 +125,7 @@ class World:
         """As kill -9: what its threads have begun may still be written, nobody is told."""
         for task in (node.starting, *node.requests, *_tasks(node.registry)):
             task.cancel()
+        node.store.end()
         self.nodes[self.nodes.index(node)] = Node(self, node.number)
 
     def _ask(self, node: Node) -> None:
@@ -231,17 +232,22 @@ class World:
             found = [_outcome(expected, catalog, asked.place) for catalog in window]
             assert _told(asked) in found, (asked, found)
 
-    async def end(self) -> None:
-        """Every node can reach the store again: after a second they all know the same."""
-        for node in self.nodes:
-            node.store.is_down, node.store.fault = False, None
-        self.database.take_lock()
-        for _ in range(400):
+    async def _settle(self) -> None:
+        """Everything that was begun is ended, and all nodes have looked for changes."""
+        for _ in range(300):
             for node in self.nodes:
                 for threads, _ in node.jobs[:1]:
                     threads.step(0)
             await asyncio.sleep(0.01)
             self.check()
+
+    async def end(self) -> None:
+        """Every node can reach the store again: after a second they all know the same."""
+        for node in self.nodes:
+            node.store.is_down, node.store.fault = False, None
+        await self._settle()
+        self.database.take_lock()
+        await self._settle()
         done = {change.by for change in self.database.changes}
         for asked in self.asked:
             refused = asked.error is not None and asked.error.status < 500

@@ -14,6 +14,10 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
+class Blocked(Exception):
+    """A thread cannot go on yet: it tries again when it is its turn the next time."""
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """``time()`` is 0 at first, and moves on to the next timer when all callbacks have run."""
 
@@ -70,11 +74,13 @@ class StepThreads(Executor):
         """One of the jobs, counted from 0, goes on."""
         job = self.jobs[which]
         if not job.done:
-            job.done = True
             try:
                 job.result = job.call()
+            except Blocked:
+                return
             except BaseException as error:
                 job.error = error
+            job.done = True
             return
         self.jobs.remove(job)
         if job.error is not None:
