@@ -102,8 +102,7 @@ class Registry:
     ) -> VersionView:
         """The version that has the schema; a new one where there was none. ``client``: who waits
         (an address), so that one cannot take all places where large schemas wait."""
-        command = Register(subject, sent, normalize, force, by)
-        return await self._shell.views.of_reply(await self._shell.do(command, client))
+        return await self._shell.register(Register(subject, sent, normalize, force, by), client)
 
     async def dry_run(
         self, subject: Subject, sent: Sent, *, normalize: bool = False, client: str = ""
@@ -165,7 +164,7 @@ class Registry:
     ) -> VersionView:
         """Take a version as another registry has it, whatever the mode."""
         command = Import(subject, version, schema_id, content, deleted, at_ms, by)
-        return await self._shell.views.of_reply(await self._shell.do(command))
+        return await self._shell.views.of_reply(await self._shell.do(command), content.text)
 
     async def version(self, subject: Subject, spec: str, *, deleted: bool = False) -> VersionView:
         """``spec``: a number, "latest" or "-1"."""

@@ -20,8 +20,10 @@ from tallymark_schema_registry.decisions.commands import (
     LookUp,
     Parse,
     Register,
+    VersionView,
 )
 from tallymark_schema_registry.decisions.decide import decide
+from tallymark_schema_registry.errors import RegistryError
 from tallymark_schema_registry.node.replica import Replica, Store
 from tallymark_schema_registry.node.texts import Texts
 from tallymark_schema_registry.node.understanding import Understanding
@@ -99,16 +101,37 @@ class Shell:
         return (await self._decided(command, client, seen))[0]
 
     async def do(self, command: Command, client: str = "") -> Any:
-        """The reply to a command, after what it changes is stored."""
+        """The reply to a command, after what it changes is stored. While the store cannot be asked
+        nobody knows what it would have to change, or why it should be refused: that is the 503
+        error, but for a registration of what memory knows."""
+        return (await self._do(command, client))[0]
+
+    async def register(self, command: Register, client: str = "") -> VersionView:
+        """The version, with the text that was sent if it was permanently deleted since: it was
+        registered."""
+        found, done = await self._do(command, client)
+        assert isinstance(done, Register)
+        assert done.parsed is not None
+        return await self.views.of_reply(found, done.parsed.text)
+
+    async def _do(self, command: Command, client: str) -> tuple[Any, Command]:
         await self.replica.current()
+        is_known = not self.replica.is_down
+        if not isinstance(command, Register):
+            self.replica.check_up()
         for _ in range(ATTEMPTS):
-            decision, command = await self._decided(command, client)
+            try:
+                decision, command = await self._decided(command, client)
+            except RegistryError:
+                if is_known:
+                    raise
+                raise errors.store_failed() from None
             if not decision.records:
-                return decision.reply
+                return decision.reply, command
             written = await self.writer.write(command)
             if isinstance(written, Decision):
                 self._keep(written, command)
-                return written.reply
+                return written.reply, command
         raise errors.busy("others change the subject all the time")
 
     async def _decided(

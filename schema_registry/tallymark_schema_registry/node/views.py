@@ -19,12 +19,15 @@ class Views:
         self._replica = replica
         self._texts = texts
 
-    async def of_reply(self, found: Found) -> VersionView:
-        """The reply to a command."""
+    async def of_reply(self, found: Found, text: str | None = None) -> VersionView:
+        """The reply to a command. ``text`` is answered where the version was permanently deleted
+        since; None: it is not there any more."""
         view = await self.of(found)
-        if view is None:
+        if view is not None:
+            return view
+        if text is None:
             raise errors.version_not_found(found.version.version)
-        return view
+        return _view(found, text)
 
     async def found(self, find: Callable[[], Found]) -> VersionView:
         """What is found in the catalog once that is current; found again where it is permanently
@@ -38,20 +41,8 @@ class Views:
 
     async def of(self, found: Found) -> VersionView | None:
         """The version with its text; None if it was permanently deleted since."""
-        entry, schema = found.version, found.schema
-        text = await self._texts.get((found.subject.context, schema.schema_id))
-        if text is None:
-            return None
-        return VersionView(
-            found.subject,
-            entry.version,
-            schema.schema_id,
-            schema.md5,
-            schema.content(text),
-            entry.at_ms,
-            entry.by,
-            entry.deleted,
-        )
+        text = await self._texts.get((found.subject.context, found.schema.schema_id))
+        return None if text is None else _view(found, text)
 
     async def of_all(self, found: Sequence[Found]) -> list[VersionView]:
         """Those of many, without those that were permanently deleted since; by one query."""
@@ -89,3 +80,17 @@ class Views:
             found.subject if found else None,
             found.version.version if found else None,
         )
+
+
+def _view(found: Found, text: str) -> VersionView:
+    entry, schema = found.version, found.schema
+    return VersionView(
+        found.subject,
+        entry.version,
+        schema.schema_id,
+        schema.md5,
+        schema.content(text),
+        entry.at_ms,
+        entry.by,
+        entry.deleted,
+    )

@@ -77,6 +77,11 @@ def test_postgresql_goes_away_and_comes_back(postgres: str) -> None:
             assert (await refused(node.by_id(".", 2))).status == 503
             assert (await refused(node.ping())).status == 503
             assert await node.register(S, Sent('"int"')) == first
+            # What would change nothing by memory may change something by the store, and what would
+            # be refused may be right.
+            assert (await refused(node.delete_mode(S))).status == 503
+            assert (await refused(node.set_mode(S, "READWRITE"))).status == 503
+            assert (await refused(node.register(S, Sent("{")))).status == 503
             await asyncio.to_thread(let, "true")
             await until(lambda: not node.store_is_down)
             assert (await node.register(Subject(".", "t"), Sent('"string"'))).schema_id == 2

@@ -54,7 +54,7 @@ class Node:
         self.threads: list[StepThreads] = []
         self.registry = Registry(self.store, world.now_ms, self._threads)
         self.starting = asyncio.ensure_future(self.registry.start())
-        self.requests: set[asyncio.Future[None]] = set()
+        self.requests: dict[asyncio.Future[None], Asked] = {}
 
     def _threads(self, _count: int, _name: str) -> StepThreads:
         self.threads.append(StepThreads())
@@ -75,6 +75,7 @@ class World:
         self.asked: list[Asked] = []
         self.nodes = [Node(self, number) for number in range(nodes)]
         self.known: dict[tuple[str, int], str] = {}
+        self.faults: list[BaseException | None] = []
 
     def now_ms(self) -> int:
         return int(asyncio.get_running_loop().time() * 1000)
@@ -134,8 +135,13 @@ class World:
         asked = Asked(what, place, by, len(self.database.changes))
         self.asked.append(asked)
         request = asyncio.ensure_future(self._answered(node, asked, awaitable))
-        node.requests.add(request)
-        request.add_done_callback(node.requests.discard)
+        node.requests[request] = asked
+        request.add_done_callback(lambda _: self._ended(node, request))
+
+    def _ended(self, node: Node, request: asyncio.Future[None]) -> None:
+        del node.requests[request]
+        if not request.cancelled() and request.exception() is not None:
+            self.faults.append(request.exception())
 
     def _request(self, registry: Registry, by: str) -> tuple[str, Subject, Awaitable[Any]]:
         pick = self.random
@@ -177,13 +183,15 @@ class World:
         except RegistryError as error:
             asked.error = error
         asked.last = len(self.database.changes)
-        asked.from_memory = node.registry.replica.is_down
+        asked.from_memory |= node.registry.replica.is_down
         self._check_answer(asked)
 
     # --- what must hold
 
     def check(self) -> None:
-        """After every step: what is new in the store."""
+        """After every step: what is new in the store, and what was answered."""
+        for fault in self.faults:
+            assert fault is None, fault
         while len(self.past) <= len(self.database.changes):
             before = self.past[-1]
             change = self.database.changes[before.number]
@@ -194,6 +202,8 @@ class World:
         for node in self.nodes:
             if node.starting.done() and not node.starting.cancelled():
                 node.starting.result()
+                for asked in node.requests.values():
+                    asked.from_memory |= node.registry.replica.is_down
                 assert node.registry.catalog.number <= len(self.database.changes)
 
     def _check_change(self, before: Catalog, record: object) -> None:
@@ -218,7 +228,9 @@ class World:
         if asked.what.startswith("register ") and asked.error is None:
             view = asked.answer
             assert isinstance(view, VersionView)
-            assert any(_has(catalog, view) for catalog in window), asked
+            # While the store is away what memory has is answered; it was true once.
+            known = self.past[: asked.last + 1] if asked.from_memory else window
+            assert any(_has(catalog, view) for catalog in known), asked
             assert self.known[view.subject.context, view.schema_id] == view.content.text
             return
         if asked.error is None:
