@@ -132,7 +132,9 @@ def test_a_dry_run_changes_nothing(ours: RegistryClient) -> None:
     wrong = ours.dry_run("s", WRONG)
     assert not wrong.compatible
     assert wrong.messages
-    assert ours.dry_run("s", TWO).would_create
+    later = ours.dry_run("s", TWO)
+    assert later.would_create
+    assert later.diff
     assert ours.versions("s") == [1]
 
 
