@@ -113,9 +113,8 @@ class Replica:
             return True  # the poll finds out when it is back
         try:
             return self._store.is_watched_cheaply and self._store.unchanged(self.catalog.number)
-        except StoreFailed as error:
-            self.went_down(error)
-            return True
+        except StoreFailed:
+            return False  # a thread asks again, and may wait
 
     def check_up(self) -> None:
         """Raises the 503 error while the store cannot be asked."""

@@ -60,7 +60,10 @@ class Watch:
         # Not the pool's any more: it commits by itself, and is held as long as the store.
         self._held.detach()
         self._connection = self._held.dbapi_connection
-        if not self._is_sqlite:
+        if self._is_sqlite:
+            # It is asked on the event loop, which must not wait for a lock.
+            self._connection.execute("PRAGMA busy_timeout = 0").close()
+        else:
             self._connection.autocommit = True
 
     def _ask(self) -> int:
