@@ -287,28 +287,20 @@ def test_clients_of_the_ecosystem_log_in_over_tls(tmp_path: Path) -> None:
     key = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem
     key.write_to_path(tmp_path / "server.pem")
     ca = str(tmp_path / "ca.pem")
+    text = schema("Mine")["schema"]
     with Served(tmp_path / "served", tls=server_context(tmp_path / "server.pem", "")) as served:
         assert served.url.startswith("https://")
-        theirs = SchemaRegistryClient(
-            {
-                "url": served.url,
-                "ssl.ca.location": ca,
-                "basic.auth.user.info": f"alice:{PASSWORD}",
-            }
-        )
-        text = schema("Mine")["schema"]
-        assert theirs.register_schema("mine-value", Schema(text, "AVRO")) == 1
-        bearing = SchemaRegistryClient(
-            {
-                "url": served.url,
-                "ssl.ca.location": ca,
-                "bearer.auth.credentials.source": "STATIC_TOKEN",
-                "bearer.auth.token": TOKENS["boss"],
-                "bearer.auth.logical.cluster": "x",
-                "bearer.auth.identity.pool.id": "y",
-            }
-        )
-        assert bearing.get_subjects() == ["mine-value"]
+        usual = {"url": served.url, "ssl.ca.location": ca}
+        with SchemaRegistryClient(usual | {"basic.auth.user.info": f"alice:{PASSWORD}"}) as theirs:
+            assert theirs.register_schema("mine-value", Schema(text, "AVRO")) == 1
+        bearer = {
+            "bearer.auth.credentials.source": "STATIC_TOKEN",
+            "bearer.auth.token": TOKENS["boss"],
+            "bearer.auth.logical.cluster": "x",
+            "bearer.auth.identity.pool.id": "y",
+        }
+        with SchemaRegistryClient(usual | bearer) as theirs:
+            assert theirs.get_subjects() == ["mine-value"]
         with RegistryClient(
             served.url, ssl_truststore_location=ca, username="alice", password=PASSWORD
         ) as ours:
