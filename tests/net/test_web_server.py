@@ -159,6 +159,24 @@ def test_a_handshake_that_never_ends_is_counted_and_closed(start: Start, tmp_pat
     eventually(lambda: server.quota.open == 0)
 
 
+def test_an_idle_tls_connection_does_not_hold_up_the_end(start: Start, tmp_path: Path) -> None:
+    """Closing waited 5 s for a client that was idle to agree to the end of TLS, and then left the
+    socket open."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    key = tmp_path / "key.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(key)
+    server, port = start(WebLimits(), tls=server_context(key))
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    with trusting.wrap_socket(connection(port), server_hostname="127.0.0.1") as idle:
+        idle.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert idle.recv(12) == b"HTTP/1.1 200"
+        began = time.monotonic()
+        server.close()
+        assert time.monotonic() - began < 4
+        assert server.quota.open == 0
+
+
 def test_garbage_is_one_line_in_the_log(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """Every request that was none wrote a line: gigabytes a day."""
     _, port = start(WebLimits())

@@ -49,6 +49,8 @@ HTTP: Final[HttpProtocol] = _Http
 
 START_SECONDS: Final = 30.0
 CLOSE_SECONDS: Final = 10.0
+UNANSWERED_CLOSE_SECONDS: Final = 0.5
+"""How long the end of a TLS connection is waited for when the server stops."""
 
 
 class WebServer:
@@ -128,7 +130,21 @@ class GracefulServer(uvicorn.Server):
         """Stop listening, and end the requests that are being answered."""
         for server in self.servers:
             await close_listener(server)
-        await super().shutdown(sockets)
+        aborting = asyncio.get_running_loop().create_task(self._abort_closing())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            aborting.cancel()
+
+    async def _abort_closing(self) -> None:
+        """A connection that is closed over TLS waits for the client to agree, which one that is
+        idle does not: it has been sent everything by then."""
+        while True:
+            await asyncio.sleep(UNANSWERED_CLOSE_SECONDS)
+            for connection in list(self.server_state.connections):
+                transport: Any = connection.transport
+                if transport.is_closing() and not transport.get_write_buffer_size():
+                    transport.abort()
 
 
 class _Connections:
