@@ -38,7 +38,7 @@ def test_nothing_is_lost_reused_or_contradicted(seed: int) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_many_more_runs() -> None:
-    play_all(range(1_000, 2_500))
+    play_all(range(1_000, 1_600))
 
 
 def never_asks(patch: pytest.MonkeyPatch) -> None:
