@@ -80,7 +80,8 @@ def hostile_fetch(random: Random) -> tuple[ReadablePart, int]:
             continue
         batches += found
         if found and 0 <= found[-1].header.next_offset < 2**63 - 1:
-            offset = found[-1].header.next_offset + (random.random() < 0.1) * random.randrange(9)
+            hole = (random.random() < 0.1) * random.randrange(9)
+            offset = min(2**63 - 1, found[-1].header.next_offset + hole)
     first = batches[0].header.base_offset if batches else 0
     start = first + (random.random() < 0.3) * random.randrange(12)
     left_out = [b for b in batches if random.random() < 0.3] if random.random() < 0.2 else []
