@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 AVRO: Final = "AVRO"
+OTHER_KINDS: Final = ("JSON", "PROTOBUF")
+"""Types of schemas that other registries have. Imported ones can be read."""
 RULE_LISTS: Final = ("migrationRules", "domainRules", "encodingRules")
 
 

@@ -9,7 +9,13 @@ from typing import Final
 
 from tallymark_schema_registry import errors
 from tallymark_schema_registry.catalog.catalog import Catalog, SchemaEntry, VersionEntry
-from tallymark_schema_registry.catalog.content import AVRO, Content, is_unicode, sorted_json
+from tallymark_schema_registry.catalog.content import (
+    AVRO,
+    OTHER_KINDS,
+    Content,
+    is_unicode,
+    sorted_json,
+)
 from tallymark_schema_registry.catalog.contracts import (
     merged_metadata,
     merged_rule_sets,
@@ -52,6 +58,17 @@ def question(catalog: Catalog, subject: Subject, sent: Sent, normalize: bool) ->
         closure=closure(catalog, subject.context, references),
         normalize=normalize,
     )
+
+
+def unread(catalog: Catalog, subject: Subject, sent: Sent) -> Content:
+    """A schema of another type than AVRO, as another registry has it: its text is kept as it is,
+    since nothing here can read it. Raises the 42201 error where there is no text."""
+    if sent.kind not in OTHER_KINDS:
+        raise errors.invalid_schema(f"schemas of type {sent.kind[:100]} are not supported")
+    if not sent.text or not is_unicode(sent.text, *(named.name for named in sent.references)):
+        raise errors.invalid_schema("it is empty, or has one half of a surrogate pair")
+    references = numbered(catalog, subject.context, sent.references)
+    return Content(sent.text, sent.kind, references, sent.metadata, sent.rule_set)
 
 
 def _latest_again(catalog: Catalog, subject: Subject, normalize: bool) -> Parse:

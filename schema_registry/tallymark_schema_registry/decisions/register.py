@@ -8,7 +8,7 @@ from typing import Final
 
 from tallymark_schema_registry import errors
 from tallymark_schema_registry.catalog.catalog import Catalog, SchemaEntry, VersionEntry
-from tallymark_schema_registry.catalog.content import Content
+from tallymark_schema_registry.catalog.content import AVRO, Content
 from tallymark_schema_registry.catalog.records import Record, VersionAdded, VersionRemoved
 from tallymark_schema_registry.catalog.subject import Subject, check_registrable
 from tallymark_schema_registry.decisions.asking import (
@@ -24,6 +24,7 @@ from tallymark_schema_registry.decisions.asking import (
     newest,
     newest_first,
     question,
+    unread,
     with_id,
     written_out,
 )
@@ -64,6 +65,9 @@ def register(
     check_registrable(subject)
     _check_numbers(command)
     mode = mode_in_scope(catalog, subject)
+    if mode.importing and command.sent.kind != AVRO:
+        _check_mode(subject, command, mode)
+        return _import(catalog, subject, command, unread(catalog, subject, command.sent), now_ms)
     if is_empty(command.sent):
         # It can only be meant as a new version: what is refused does not depend on what is there.
         _check_mode(subject, command, mode)
@@ -83,13 +87,18 @@ def register(
             return Decision((), known_by_text)
     _check_mode(subject, command, mode)
     if mode.importing:
-        content = as_sent(command.sent, parsed)
-        version, schema_id = command.sent.version or 0, command.sent.schema_id
-        assert schema_id is not None
-        if version < 1:
-            version = _next_version(catalog, subject)
-        return take(catalog, subject, version, schema_id, content, at_ms=now_ms, by=command.by)
+        return _import(catalog, subject, command, as_sent(command.sent, parsed), now_ms)
     return _new(catalog, subject, command, parsed, known, now_ms, taken or {})
+
+
+def _import(
+    catalog: Catalog, subject: Subject, command: Register, content: Content, now_ms: int
+) -> Decision:
+    version, schema_id = command.sent.version or 0, command.sent.schema_id
+    assert schema_id is not None
+    if version < 1:
+        version = _next_version(catalog, subject)
+    return take(catalog, subject, version, schema_id, content, at_ms=now_ms, by=command.by)
 
 
 def _check_numbers(command: Register) -> None:

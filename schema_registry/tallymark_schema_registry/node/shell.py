@@ -111,8 +111,9 @@ class Shell:
         registered."""
         found, done = await self._do(command, client)
         assert isinstance(done, Register)
-        assert done.parsed is not None
-        return await self.views.of_reply(found, done.parsed.text)
+        # What is imported and not AVRO is not parsed: it is kept as it was sent.
+        text = done.parsed.text if done.parsed else done.sent.text or ""
+        return await self.views.of_reply(found, text)
 
     async def _do(self, command: Command, client: str) -> tuple[Any, Command]:
         await self.replica.current()

@@ -14,6 +14,7 @@ from tallymark_schema_registry.decisions.commands import (
     DeleteVersion,
     Import,
     Register,
+    Sent,
     SetConfig,
     SetMode,
 )
@@ -214,3 +215,22 @@ def test_an_import_of_a_reference_to_nothing_is_refused() -> None:
     assert _refused(decider, itself) == 42201
     decider.do(Import(subject("t"), 1, 1, content("a"), deleted=True))
     decider.do(command)
+
+
+def test_a_schema_of_another_type_is_imported_as_it_is() -> None:
+    """An export with a JSON schema could be imported by no client: registering refused the type,
+    also in the mode that is there for imports."""
+    decider = _importing()
+    json_schema = Sent('{ "type": "object" }', kind="JSON", schema_id=7, version=3)
+    for _ in range(2):
+        found = decider.do(Register(subject("s"), json_schema))
+        assert (found.version.version, found.schema.schema_id, found.schema.kind) == (3, 7, "JSON")
+    other = Sent("syntax", kind="JSON", schema_id=7, version=3)
+    assert _refused(decider, Register(subject("s"), other)) == 42205
+    for wrong in (Sent("", kind="JSON", schema_id=8), Sent("x", kind="THRIFT", schema_id=8)):
+        assert _refused(decider, Register(subject("s"), wrong)) == 42201
+    unnumbered = Sent("x", kind="PROTOBUF")
+    assert _refused(decider, Register(subject("s"), unnumbered)) == 42205
+    decider.do(SetMode(PLACE, "READWRITE"))
+    assert _refused(decider, Register(subject("s"), sent("a"))) == 409
+    assert _refused(decider, Register(subject("s"), Sent("x", kind="JSON"))) == 42201

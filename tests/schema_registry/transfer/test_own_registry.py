@@ -14,7 +14,7 @@ from memory_registry import Dying, Killed, exported, import_once, version
 from registry_snapshots import snapshots, text_of
 
 from tallymark.serialization.http_retry import Http
-from tallymark_schema_registry.catalog.content import AVRO, Reference
+from tallymark_schema_registry.catalog.content import Reference
 from tallymark_schema_registry.embedded import RegistryServer
 from tallymark_schema_registry.testing import memory_registry
 from tallymark_schema_registry.transfer.plan import plan, wrong_after
@@ -34,7 +34,7 @@ def asked() -> Iterator[Http]:
 
 
 @settings(max_examples=8)
-@given(snapshots(kinds=(AVRO,), everywhere=True))
+@given(snapshots(everywhere=True))
 def test_an_export_imported_elsewhere_is_the_same_export(source: Snapshot) -> None:
     with asked() as http:
         done = import_once(source, http)
@@ -48,7 +48,7 @@ def test_an_export_imported_elsewhere_is_the_same_export(source: Snapshot) -> No
 
 
 @settings(max_examples=8)
-@given(snapshots(kinds=(AVRO,), everywhere=True), st.integers(0, 30))
+@given(snapshots(everywhere=True), st.integers(0, 30))
 def test_an_import_that_was_killed_goes_on(source: Snapshot, at: int) -> None:
     with asked() as http:
         try:
