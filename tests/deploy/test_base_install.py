@@ -35,7 +35,7 @@ from tallymark.cli.main import main
 main()
 '''
 EXTRAS = {"fastapi", "starlette", "uvicorn", "jinja2", "pyspark", "pyarrow", "pandas", "psycopg"}
-EXTRAS |= {"joserfc", "numba"}
+EXTRAS |= {"httptools", "joserfc", "numba"}
 """What the extras bring, by the names that are imported."""
 
 SETTINGS = """
