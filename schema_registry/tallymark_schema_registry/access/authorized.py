@@ -24,13 +24,11 @@ from tallymark_schema_registry.access.rights_asked import RightsAsked
 from tallymark_schema_registry.catalog.content import Content
 from tallymark_schema_registry.catalog.subject import DEFAULT_CONTEXT, GLOBAL, Subject
 from tallymark_schema_registry.decisions.commands import (
-    Check,
     CheckReport,
     DeleteConfig,
     DeleteMode,
     DeleteSubject,
     DeleteVersion,
-    LookUp,
     RestoreVersion,
     SchemaView,
     Sent,
@@ -45,7 +43,7 @@ Reply = TypeVar("Reply")
 
 ON_VISIBLE: Final = frozenset(
     {"version", "versions", "subjects", "all_versions", "by_id", "by_guid", "ids_of_guid"}
-    | {"uses", "referenced_by", "config", "mode"}
+    | {"uses", "referenced_by", "config", "mode", "look_up"}
 )
 """Methods of the registry that only read the catalog, and so need no rule but that it is the
 visible one."""
@@ -70,20 +68,6 @@ class AuthorizedRegistry(RightsAsked):
 
     # --- reading, where the catalog is not all that is read
 
-    async def look_up(
-        self,
-        subject: Subject,
-        sent: Sent,
-        *,
-        normalize: bool = False,
-        deleted: bool = False,
-        client: str = "",
-    ) -> VersionView:
-        """Needs ``read``."""
-        command = LookUp(subject, sent, normalize, deleted)
-        found = await self._shell.ask(command, client, lambda: self.catalog)
-        return await self._shell.views.of_reply(found)
-
     async def check(
         self,
         subject: Subject,
@@ -96,8 +80,7 @@ class AuthorizedRegistry(RightsAsked):
         """Needs ``read``. Everything is compatible with a subject that is missing; to say that of a
         hidden one would be a lie, so it is refused, as are those that are not there."""
         await self._demand(Right.READ, subject)
-        command = Check(subject, spec, sent, normalize)
-        reasons: list[str] = await self._shell.ask(command, client, lambda: self.catalog)
+        reasons = await super().check(subject, spec, sent, normalize=normalize, client=client)
         return reasons if not reasons or self._may_quote(subject) else [WITHHELD]
 
     async def report(
@@ -111,8 +94,7 @@ class AuthorizedRegistry(RightsAsked):
     ) -> CheckReport:
         """As :meth:`check`."""
         await self._demand(Right.READ, subject)
-        command = Check(subject, spec, sent, normalize, report=True)
-        found: CheckReport = await self._shell.ask(command, client, lambda: self.catalog)
+        found = await super().report(subject, spec, sent, normalize=normalize, client=client)
         if self._may_quote(subject):
             return found
         return CheckReport(*([WITHHELD] if part else [] for part in found))

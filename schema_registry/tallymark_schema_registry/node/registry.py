@@ -35,7 +35,7 @@ from tallymark_schema_registry.decisions.commands import (
 from tallymark_schema_registry.node.dry_run import DryRun, dry_run
 from tallymark_schema_registry.node.feed import Feed
 from tallymark_schema_registry.node.replica import Listener, Store
-from tallymark_schema_registry.node.shell import Shell
+from tallymark_schema_registry.node.shell import Asking, Shell
 
 
 class Registry:
@@ -121,7 +121,7 @@ class Registry:
     ) -> VersionView:
         """The version under which the subject has this schema."""
         command = LookUp(subject, sent, normalize, deleted)
-        return await self._shell.views.of_reply(await self._shell.ask(command, client))
+        return await self._shell.views.of_reply(await self._ask(command, client))
 
     async def check(
         self,
@@ -134,7 +134,7 @@ class Registry:
     ) -> list[str]:
         """Why the schema could not be registered; empty: it could. ``spec`` None: against all
         versions that the subject's level names."""
-        found: list[str] = await self._shell.ask(Check(subject, spec, sent, normalize), client)
+        found: list[str] = await self._ask(Check(subject, spec, sent, normalize), client)
         return found
 
     async def report(
@@ -148,8 +148,12 @@ class Registry:
     ) -> CheckReport:
         """As :meth:`check`, with what does not stop it and may be a mistake."""
         check = Check(subject, spec, sent, normalize, report=True)
-        found: CheckReport = await self._shell.ask(check, client)
+        found: CheckReport = await self._ask(check, client)
         return found
+
+    async def _ask(self, command: Asking, client: str) -> Any:
+        """The reply, decided on :attr:`catalog`: for a principal with few rights a part of it."""
+        return await self._shell.ask(command, client, lambda: self.catalog)
 
     async def import_version(
         self,
@@ -217,11 +221,7 @@ class Registry:
         """All versions of all subjects, by subject and number. ``limit`` 0 and below: all."""
         await self.replica.current()
         found = lists.all_versions(
-            self.catalog,
-            prefix,
-            latest_only=latest_only,
-            deleted=deleted,
-            aliases=aliases,
+            self.catalog, prefix, latest_only=latest_only, deleted=deleted, aliases=aliases
         )
         return await self._shell.views.of_all(lists.page(found, offset, limit))
 
