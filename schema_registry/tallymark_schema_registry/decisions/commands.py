@@ -293,11 +293,8 @@ class DeleteContext:
     by: str = ""
 
 
-Command: TypeAlias = (
-    Register
-    | LookUp
-    | Check
-    | Import
+PlainCommand: TypeAlias = (
+    Import
     | DeleteVersion
     | DeleteSubject
     | RestoreVersion
@@ -307,6 +304,8 @@ Command: TypeAlias = (
     | DeleteMode
     | DeleteContext
 )
+"""Commands that are decided by the catalog alone."""
+Command: TypeAlias = Register | LookUp | Check | PlainCommand
 
 
 class NewContent(NamedTuple):

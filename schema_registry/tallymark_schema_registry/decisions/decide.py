@@ -16,6 +16,7 @@ from tallymark_schema_registry.decisions.commands import (
     DeleteVersion,
     Import,
     LookUp,
+    PlainCommand,
     Register,
     RestoreVersion,
     SetConfig,
@@ -52,18 +53,7 @@ def decide(
             return _decide_change(catalog, command)
 
 
-def _decide_change(
-    catalog: Catalog,
-    command: Import
-    | DeleteVersion
-    | DeleteSubject
-    | RestoreVersion
-    | SetConfig
-    | DeleteConfig
-    | SetMode
-    | DeleteMode
-    | DeleteContext,
-) -> Answer:
+def _decide_change(catalog: Catalog, command: PlainCommand) -> Answer:
     match command:
         case Import():
             return import_version(catalog, command)

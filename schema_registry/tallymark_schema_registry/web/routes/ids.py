@@ -111,10 +111,7 @@ async def versions_of_id(
     deleted: Deleted = False,
 ) -> Response:
     """Every version that has the schema."""
-    where = _hint(subject, context)
-    uses = await call.registry.uses(
-        where.context, schema_id, subject=where if where.name else None, deleted=deleted
-    )
+    uses = await _uses(call, context, schema_id, subject, deleted)
     rows = [{"subject": name, "version": version} for name, version in uses]
     return readable(call.request, page.of(rows))
 
@@ -133,10 +130,7 @@ async def subjects_of_id(
     deleted: Deleted = False,
 ) -> Response:
     """Every subject that has the schema."""
-    where = _hint(subject, context)
-    uses = await call.registry.uses(
-        where.context, schema_id, subject=where if where.name else None, deleted=deleted
-    )
+    uses = await _uses(call, context, schema_id, subject, deleted)
     return readable(call.request, page.of(sorted({name for name, _ in uses})))
 
 
@@ -161,6 +155,15 @@ async def ids_of_guid(call: Caller, guid: Guid) -> Response:
     if not found:
         raise errors.schema_not_found()
     return readable(call.request, [{"context": name, "id": number} for name, number in found])
+
+
+async def _uses(
+    call: Caller, context: str, schema_id: int, subject: str, deleted: bool
+) -> list[tuple[str, int]]:
+    where = _hint(subject, context)
+    return await call.registry.uses(
+        where.context, schema_id, subject=where if where.name else None, deleted=deleted
+    )
 
 
 def _hint(subject: str, context: str) -> Subject:
