@@ -12,7 +12,7 @@ from project import ROOT
 
 from tallymark import Producer
 from tallymark.testing import MemoryBroker
-from tallymark_spark_jobs.session import spark_session
+from tallymark_spark_jobs.engine.session import spark_session
 
 pytestmark = pytest.mark.spark
 PAGE = ROOT / "docs" / "streams-with-spark.md"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,9 @@ from click.testing import CliRunner
 
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, dump_toml
 from tallymark.errors import UserError
-from tallymark_spark_jobs import session
 from tallymark_spark_jobs.cli import reconcile
-from tallymark_spark_jobs.errors import SourceError, as_user_error, in_one_line, line_of
+from tallymark_spark_jobs.engine import session
+from tallymark_spark_jobs.engine.errors import SourceError, as_user_error, in_one_line, line_of
 from tallymark_spark_jobs.jobs.reconcile import main
 from tallymark_spark_jobs.reconcile.narrowing import only_clusters
 from tallymark_spark_jobs.reconcile.outcome import Outcome
@@ -80,7 +81,8 @@ def test_json_goes_to_standard_output_alone(
 ) -> None:
     """A script had to name a file, and read it."""
     outcome = Outcome(Period(0, 60_000), 60_000, (), {}, {}, idle=True)
-    monkeypatch.setattr("tallymark_spark_jobs.cli.run", lambda *given: outcome)
+    command = import_module("tallymark_spark_jobs.cli.reconcile")
+    monkeypatch.setattr(command, "run", lambda *given: outcome)
     printed = CliRunner().invoke(reconcile, ["--settings", settings, "--json"])
     assert printed.exit_code == 0, printed.output
     told = json.loads(printed.stdout)
@@ -126,7 +128,7 @@ def test_our_line_is_found_in_what_spark_makes_of_it() -> None:
         raise UserError("first\nsecond", "do")
     wrapped = RuntimeError(
         "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n"
-        f"tallymark_spark_jobs.errors.SourceError: {raised.value}\n\tat org.apache.spark"
+        f"tallymark_spark_jobs.engine.errors.SourceError: {raised.value}\n\tat org.apache.spark"
     )
     assert line_of(wrapped) == "first second; do"
     assert str(as_user_error(wrapped, "log")) == "first second; do"

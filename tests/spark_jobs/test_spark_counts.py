@@ -13,8 +13,8 @@ import pytest
 
 from tallymark_audit.model.cells import window_of
 from tallymark_audit.model.ranges import RangeSet
+from tallymark_spark_jobs.engine.session import spark_session
 from tallymark_spark_jobs.reconcile.counts import COPIES_NAMED, cell_runs, places
-from tallymark_spark_jobs.session import spark_session
 from tallymark_spark_jobs.source.rows import STAMPS
 
 pytestmark = pytest.mark.spark

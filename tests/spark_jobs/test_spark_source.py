@@ -11,8 +11,8 @@ import pytest
 
 from tallymark import Admin, Producer
 from tallymark.testing.broker_thread import BrokerThread
-from tallymark_spark_jobs.errors import line_of
-from tallymark_spark_jobs.session import spark_session
+from tallymark_spark_jobs.engine.errors import line_of
+from tallymark_spark_jobs.engine.session import spark_session
 from tallymark_spark_jobs.source import rows
 
 pytestmark = pytest.mark.spark

@@ -100,7 +100,7 @@ COMMANDS: Final[dict[str, Entry]] = {
         "List, set and remove quotas of users and client ids.",
     ),
     "reconcile": Entry(
-        "tallymark_spark_jobs.cli:reconcile",
+        "tallymark_spark_jobs.cli.reconcile:reconcile",
         "Reconcile with Spark: count the data, judge every window.",
     ),
     "registry": Entry(

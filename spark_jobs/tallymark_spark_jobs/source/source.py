@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from tallymark_spark_jobs.errors import in_one_line
+from tallymark_spark_jobs.engine.errors import in_one_line
 from tallymark_spark_jobs.source.options import SourceOptions, parse_options
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tallymark.errors import UserError
 from tallymark.processes.checks.machine import check_java
-from tallymark_spark_jobs.errors import as_user_error
+from tallymark_spark_jobs.engine.errors import as_user_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

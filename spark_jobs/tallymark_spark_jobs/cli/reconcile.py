@@ -126,10 +126,10 @@ def _job(given: _Options) -> Job:
 def run(job: Job, master: str | None, steps: Steps) -> Outcome:
     """Start Spark, reconcile, stop Spark. UserError for all that a person can mend."""
     from tallymark_audit.store import open_store
-    from tallymark_spark_jobs.errors import as_user_error, from_spark
+    from tallymark_spark_jobs.engine.errors import as_user_error, from_spark
+    from tallymark_spark_jobs.engine.session import require_spark, spark_session, under_spark_submit
     from tallymark_spark_jobs.reconcile.run import reconcile as run_job
     from tallymark_spark_jobs.reconcile.survey import survey
-    from tallymark_spark_jobs.session import require_spark, spark_session, under_spark_submit
 
     require_spark()
     survey(job.deployment, job.topics)  # says what is unreachable before Spark takes its time
