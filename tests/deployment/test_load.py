@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.deployment import BrokerAddress, Cluster, Deployment, Mirror, dump_toml, load
+from tallymark.deployment import (
+    BrokerAddress,
+    Cluster,
+    Deployment,
+    LakeSettings,
+    Mirror,
+    dump_toml,
+    load,
+)
 from tallymark.errors import UserError
 
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9-]{0,10}", fullmatch=True)
@@ -26,7 +34,10 @@ def deployments(draw: st.DrawFn) -> Deployment:
         for n in names
     )
     mirrors = (Mirror(source=names[0], target=names[-1], topics="a|b"),) if names[1:] else ()
-    return Deployment(clusters=clusters, mirrors=mirrors, data_dir=Path(draw(NAMES)))
+    lake = draw(st.sampled_from([None, LakeSettings(), LakeSettings(clusters=(names[0],))]))
+    if "lake" in names:
+        lake = None
+    return Deployment(clusters=clusters, mirrors=mirrors, data_dir=Path(draw(NAMES)), lake=lake)
 
 
 @given(deployments())
@@ -47,6 +58,13 @@ def test_what_is_written_reads_back_equal(deployment: Deployment) -> None:
         ("name = [", "is not TOML"),
         ("[[mirrors]]\nsource='dc1'\ntarget='dc9'", "there is no cluster 'dc9'"),
         ("[[mirrors]]\nsource='dc1'\ntarget='dc1'", "copies a cluster into itself"),
+        ("[lake]\ntopics = '('", "lake: '(': missing )"),
+        ("[lake]\nclusters = ['dc9']", "lake: there is no cluster 'dc9'"),
+        ("[lake]\nformat = 'hudi'", "lake.format: Input should be 'delta' or 'iceberg'"),
+        (
+            "[lake]\n[[clusters]]\nname = 'lake'\nbrokers = [{ port = 1 }]",
+            "a cluster cannot be called 'lake'",
+        ),
     ],
 )
 def test_a_wrong_file_is_one_clear_line(tmp_path: Path, text: str, said: str) -> None:
@@ -93,3 +111,24 @@ def test_cluster_names_that_would_be_read_as_edges(tmp_path: Path, name: str) ->
     path.write_text(f'mirrors = []\n[[clusters]]\nname = "{name}"\nbrokers = [{{ port = 9092 }}]\n')
     with pytest.raises(UserError, match="a cluster cannot be called"):
         load(path)
+
+
+def test_there_is_a_lake_only_where_the_settings_have_its_table(tmp_path: Path) -> None:
+    """The audit has a hop to the lake where somebody loads one. A deployment that ``up`` wrote out
+    in full had no way to say that it has none."""
+    path = tmp_path / "tallymark.toml"
+    path.write_text(dump_toml(Deployment()))
+    assert load(path).lake is None
+    assert load(path).lake_clusters == ()
+    path.write_text("[lake]\n")
+    found = load(path)
+    assert [cluster.name for cluster in found.lake_clusters] == ["aggregate"]
+    assert found.lake_path == str(Path(".tallymark/lake").absolute())
+
+
+@pytest.mark.parametrize(
+    ("path", "is_"),
+    [("/lake", "/lake"), ("s3://b/lake", "s3://b/lake"), ("tables", "/data/tables")],
+)
+def test_where_the_lake_is(path: str, is_: str) -> None:
+    assert Deployment(data_dir=Path("/data"), lake=LakeSettings(path=path)).lake_path == is_

@@ -62,4 +62,4 @@ def dump_toml(deployment: Deployment) -> str:
     """The deployment as TOML that :func:`load` reads back to an equal one."""
     import tomli_w
 
-    return tomli_w.dumps(deployment.model_dump(mode="json"))
+    return tomli_w.dumps(deployment.model_dump(mode="json", exclude_none=True))

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, Self, cast
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from tallymark.deployment.audit import AuditSettings
+from tallymark.deployment.audit import HOUR_MS, AuditSettings
 from tallymark.deployment.parts import LOOPBACK, Name, Part, Port
 from tallymark.deployment.secret_text import resolve
 
@@ -341,10 +341,34 @@ class HttpSecurity(Part):
 
 
 class LakeSettings(Part):
-    """Where the load job puts its tables."""
+    """The data lake: tables that the load job writes, one for each topic of each cluster it loads.
+    Where this table is given, even an empty one, the audit has a hop from each of these clusters to
+    the lake."""
 
     path: str = ""
-    """Empty: ``data_dir/lake``."""
+    """The folder of all tables, which every Spark worker has to reach under the same name; empty:
+    ``data_dir/lake``."""
+    format: Literal["delta", "iceberg"] = "delta"
+    """What the tables are: Delta Lake (extra ``lake``) or Apache Iceberg (extra ``iceberg``)."""
+    clusters: tuple[Name, ...] = ()
+    """The clusters that are loaded; empty: those that are mirrored nowhere, an aggregate cluster
+    for instance."""
+    topics: str = ".*"
+    """A regular expression on whole names: which audited topics are loaded. Internal ones (leading
+    ``_``) never are."""
+    target_file_mb: Annotated[int, Field(ge=1, le=4096)] = 128
+    """About how large files become: tasks close larger ones, and compaction joins smaller ones."""
+    late_after_ms: Annotated[int, Field(ge=0)] = HOUR_MS
+    """A row is marked as late if the hour it belongs to had ended so long before the load before
+    the one that brought it."""
+
+    @model_validator(mode="after")
+    def _topics_can_be_read(self) -> Self:
+        try:
+            re.compile(self.topics)
+        except re.error as error:
+            raise ValueError(f"lake: {self.topics!r}: {error}") from error
+        return self
 
 
 def _clusters() -> tuple[Cluster, ...]:
@@ -385,8 +409,8 @@ class Deployment(Part):
     security: HttpSecurity = HttpSecurity()
     """TLS, log-ins and names of all HTTP servers; those of a cluster's clients are in its own
     table."""
-    lake: LakeSettings = LakeSettings()
-    """The tables of the load job."""
+    lake: LakeSettings | None = None
+    """The tables of the load job; without this table of the settings there is no lake."""
 
     @model_validator(mode="before")
     @classmethod
@@ -430,6 +454,18 @@ class Deployment(Part):
                 raise ValueError(f"mirror {mirror.name} copies a cluster into itself")
         return self
 
+    @model_validator(mode="after")
+    def _lake_is_of_clusters(self) -> Self:
+        if self.lake is None:
+            return self
+        names = [cluster.name for cluster in self.clusters]
+        for name in self.lake.clusters:
+            if name not in names:
+                raise ValueError(f"lake: there is no cluster {name!r}")
+        if "lake" in names:
+            raise ValueError("a cluster cannot be called 'lake' where there is a lake")
+        return self
+
     def cluster(self, name: str) -> Cluster:
         """The cluster of that name; KeyError lists the existing names."""
         for cluster in self.clusters:
@@ -452,7 +488,18 @@ class Deployment(Part):
 
     @property
     def lake_path(self) -> str:
-        return self.lake.path or str(self.data_dir.absolute() / "lake")
+        """The folder of the lake's tables: a path of this machine, or an address with ``://``."""
+        path = self.lake.path if self.lake else ""
+        return path if "://" in path else str(self.data_dir.absolute() / (path or "lake"))
+
+    @property
+    def lake_clusters(self) -> tuple[Cluster, ...]:
+        """The clusters whose topics are loaded into the lake; none without a lake."""
+        if self.lake is None:
+            return ()
+        sources = {mirror.source for mirror in self.mirrors}
+        wanted = self.lake.clusters or tuple(c.name for c in self.clusters if c.name not in sources)
+        return tuple(cluster for cluster in self.clusters if cluster.name in wanted)
 
     @property
     def journal_dir(self) -> Path:
