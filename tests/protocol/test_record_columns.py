@@ -223,6 +223,16 @@ def test_since_leaves_out_what_is_before() -> None:
         assert len(rest.since(BASE_OFFSET + start + 1).records()) == max(0, 99 - start)
 
 
+@pytest.mark.parametrize(("first", "end"), [(0, 100), (3, 6), (40, 41), (99, 100), (50, 50)])
+def test_within_leaves_out_what_is_before_and_behind(first: int, end: int) -> None:
+    whole = columns(b"".join(record(n, n, None, b"v" * n, ()) for n in range(100)), 100)
+    some = whole.within(BASE_OFFSET + first, BASE_OFFSET + end)
+    assert some.records() == whole.records()[first:end]
+    assert some.sizes() == whole.sizes()[first:end]
+    fewer = some.within(BASE_OFFSET + first + 1, BASE_OFFSET + end)
+    assert fewer.records() == whole.records()[first + 1 : end]
+
+
 def test_offsets_of_a_compacted_batch() -> None:
     deltas = [*range(0, 40, 2), *range(100, 130), *range(9000, 9100)]
     data = b"".join(record(0, delta, None, b"v", ()) for delta in deltas)

@@ -57,7 +57,7 @@ def pieces_of(found: list[Piece] | Damage) -> list[Piece]:
 def offsets(broker: Broker, start: int, end: int) -> list[int]:
     reads = read_span(broker, Span("t", 0, start, end))
     pieces = [piece for some in reads for piece in pieces_of(some)]
-    return [record.offset for _, records, _ in pieces for record in records]
+    return [record.offset for piece in pieces for record in piece.records()]
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +70,15 @@ def test_start_and_end_may_cut_through_batches(at_once: int) -> None:
     broker = Broker([batch(0, 10), batch(10, 10), batch(20, 10)], at_once)
     assert offsets(broker, 3, 24) == list(range(3, 24))
     assert offsets(broker, 0, 30) == list(range(30))
+
+
+def test_a_piece_has_the_columns_of_its_records_within_the_span() -> None:
+    (pieces,) = read_span(Broker([batch(0, 10)]), Span("t", 0, 3, 6))
+    (piece,) = pieces_of(pieces)
+    assert list(piece.columns.offsets) == [3, 4, 5]
+    assert piece.columns.values() == [b"3", b"4", b"5"]
+    assert piece.columns.timestamps == [1_003, 1_004, 1_005]
+    assert [record.value for record in piece.records()] == [b"3", b"4", b"5"]
 
 
 def test_it_stops_at_the_end_and_asks_no_further() -> None:
@@ -89,9 +98,9 @@ def test_a_batch_that_cannot_be_read_ends_the_span_after_what_stands_before_it()
     broken = CorruptMessageError("t", 0, 10, "batch at offset 10 has CRC 0x1, its bytes 0x2")
     broker = Broker([batch(0, 10), batch(10, 10)])
     reads = read_span(broker, Span("t", 0, 0, 20))
-    assert [record.offset for piece in pieces_of(next(reads)) for record in piece.records] == list(
-        range(10)
-    )
+    assert [
+        record.offset for piece in pieces_of(next(reads)) for record in piece.records()
+    ] == list(range(10))
     broker.errors = [broken] * reading.TRIES
     with pytest.raises(DamagedError, match=r"t-0 cannot be read from offset 10 on: .*CRC") as found:
         next(reads)
@@ -118,7 +127,9 @@ def read(
     found = list(read_span(broker, Span("t", 0, start, end), passes))
     damaged = [one for one in found if isinstance(one, Damage)]
     lists = [one for one in found if not isinstance(one, Damage)]
-    return [record.offset for some in lists for piece in some for record in piece.records], damaged
+    return [
+        record.offset for some in lists for piece in some for record in piece.records()
+    ], damaged
 
 
 @pytest.mark.parametrize("at_once", [1, 5])
@@ -138,9 +149,9 @@ def test_a_batch_that_does_not_decode_is_named_unless_it_may_be_passed_over() ->
     """What stands before it in the fetch is read."""
     broker = Broker([batch(0, 10), nonsense(10)], at_once=2)
     reads = read_span(broker, Span("t", 0, 0, 20))
-    assert [record.offset for piece in pieces_of(next(reads)) for record in piece.records] == list(
-        range(10)
-    )
+    assert [
+        record.offset for piece in pieces_of(next(reads)) for record in piece.records()
+    ] == list(range(10))
     with pytest.raises(DamagedError, match="from offset 10 on"):
         next(reads)
 

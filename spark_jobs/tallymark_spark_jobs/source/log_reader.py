@@ -93,9 +93,11 @@ def _portions(pieces: list[Piece], options: SourceOptions) -> Iterator[_Portion]
     first, end = options.starting_timestamp, options.ending_timestamp
     low, high = -(1 << 63) if first is None else first, 1 << 63 if end is None else end
     portion: _Portion = []
-    for header, records, aborted in pieces:
+    for piece in pieces:
         portion += [
-            (header, record, aborted) for record in records if low <= record.timestamp < high
+            (piece.header, record, piece.aborted)
+            for record in piece.records()
+            if low <= record.timestamp < high
         ]
         while len(portion) >= ROWS_PER_BATCH:
             yield portion[:ROWS_PER_BATCH]

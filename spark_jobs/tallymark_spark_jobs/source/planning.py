@@ -17,12 +17,18 @@ from tallymark_spark_jobs.source.options import Bound, SourceOptions
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """Offsets ``start`` (included) to ``end`` (excluded) of one partition."""
+    """Offsets ``start`` (included) to ``end`` (excluded) of one partition.
+
+    ``topic_id`` (text of a UUID; "": not known) and ``leader_epoch`` (-1: not known) are those of
+    the time of planning: a task that finds another topic, or a log that was cut since, fails.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
+    topic_id: str = ""
+    leader_epoch: int = -1
 
     @property
     def offsets(self) -> int:

@@ -15,6 +15,7 @@ from tallymark.errors import (
     UserError,
 )
 from tallymark.protocol.records.batch import Batch, BatchHeader, Record
+from tallymark.protocol.records.columns import RecordColumns
 from tallymark_spark_jobs.source.planning import Span
 
 FETCH_BYTES = 4 << 20
@@ -88,12 +89,16 @@ class Fetcher(Protocol):
 
 
 class Piece(NamedTuple):
-    """A batch's header and those of its records that lie within the span. ``aborted``: their
-    transaction was, so a reader of committed records has left them out."""
+    """A batch's header and those of its records that lie within the span, one at least.
+    ``aborted``: their transaction was, so a reader of committed records has left them out."""
 
     header: BatchHeader
-    records: list[Record]
+    columns: RecordColumns
     aborted: bool = False
+
+    def records(self) -> list[Record]:
+        """The records one by one: several times dearer than the columns."""
+        return self.columns.records()
 
 
 def read_span(
@@ -194,21 +199,16 @@ def _readable(
             yield from notes.unreadable(max(offset, header.base_offset), end, str(error))
             continue
         yield from notes.read(header.max_timestamp)
-        records = _within(columns.records(), header, offset, span.end)
-        if records:
-            found.append(Piece(header, records, aborted))
         size += columns.size
+        if header.base_offset < offset or header.next_offset > span.end:
+            columns = columns.within(offset, span.end)
+        if columns:
+            found.append(Piece(header, columns, aborted))
         if size >= AT_ONCE:
             yield found
             found, size = [], 0
     if found:
         yield found
-
-
-def _within(records: list[Record], header: BatchHeader, first: int, end: int) -> list[Record]:
-    if header.base_offset < first or header.next_offset > end:
-        return [record for record in records if first <= record.offset < end]
-    return records
 
 
 def _whole_fetch(consumer: Fetcher, span: Span, offset: int, epoch: int) -> Fetch:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_BEHIND_ALL: Final = 1 << 64
+
 STRETCH: Final = 4096
 """So many records :meth:`RecordColumns.stretches` reads at once: about 1 MB of objects, beside
 their bytes."""
@@ -76,7 +78,7 @@ class RecordColumns:
         self._timestamp = timestamp
         self._keep: list[bool] | None = None
         self.size = len(data)
-        """Bytes of all the records, decompressed; also of those that :meth:`since` left out."""
+        """Bytes of all the records, decompressed; also of those that :meth:`within` left out."""
         self.offsets: Sequence[int] = _shifted([part.offsets for part in parts], base_offset)
         """The offsets, mostly a range."""
 
@@ -157,7 +159,11 @@ class RecordColumns:
 
     def since(self, offset: int) -> RecordColumns:
         """These without the records before ``offset``."""
-        keep = [one >= offset for one in self.offsets]
+        return self.within(offset, _BEHIND_ALL)
+
+    def within(self, first: int, end: int) -> RecordColumns:
+        """Those with offsets from ``first`` on and before ``end``."""
+        keep = [first <= one < end for one in self.offsets]
         if all(keep):
             return self
         rest = RecordColumns.__new__(RecordColumns)
