@@ -1,28 +1,20 @@
-"""Users, tokens and roles of one file, which is read again when it has changed.
-
-A changed file counts within :data:`LOOK_SECONDS`. One that is wrong, or gone, changes nothing: an
-error is logged, once, and what was read before stays in force.
-"""
+"""Users, tokens and roles of one file, which is read again when it has changed
+(:class:`tallymark.reread_file.RereadFile`)."""
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tallymark.errors import UserError
 from tallymark.net.web.login import Passwords
+from tallymark.reread_file import RereadFile
 from tallymark_schema_registry.access.document import Document, read_document
 from tallymark_schema_registry.access.grants import ALL, Grant, Grants, Principal
 from tallymark_schema_registry.access.hashes import PasswordHash, token_digest
 
-_log = logging.getLogger(__name__)
-
-LOOK_SECONDS: Final = 1.0
 _MOST_SHARED: Final = 10_000
 
 
@@ -120,74 +112,36 @@ class AccessFile:
     UserError where it cannot be read, or is wrong, at first."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self._path = path
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._looked = clock()
-        self._stamp = _stamp(path)
-        self._accounts = Accounts.of(read_document(path))
-        self._version = 1
-        self._wrong = ""
+        what = "the users, tokens and roles of the registry"
+        self._file = RereadFile(path, _read, what, clock)
 
     @property
     def version(self) -> int:
         """Counts how often the accounts were replaced."""
-        self._look()
-        return self._version
+        return self._file.version
 
     def knows(self, name: str) -> bool:
         """Whether there is such a user; returns at once."""
-        self._look()
-        return name in self._accounts.users
+        return name in self._file.value.users
 
     def fits(self, name: str, password: str) -> bool:
         """Whether the password is the user's; takes long on purpose."""
-        user = self._accounts.users.get(name)
+        user = self._file.value.users.get(name)
         return user is not None and user.password.fits(password)
 
     def user(self, name: str) -> Principal | None:
         """The user who has logged in by this name."""
-        self._look()
-        found = self._accounts.users.get(name)
+        found = self._file.value.users.get(name)
         return found.principal if found else None
 
     def token(self, token: bytes) -> TokenEntry | None:
         """Whose token it is, whether or not it has expired."""
-        self._look()
-        return self._accounts.tokens.get(token_digest(token))
+        return self._file.value.tokens.get(token_digest(token))
 
     def of_roles(self, names: Iterable[str]) -> Grants:
         """The grants of some roles; names that are no role give none."""
-        self._look()
-        return self._accounts.of_roles(names)
-
-    def _look(self) -> None:
-        if self._clock() - self._looked < LOOK_SECONDS:
-            return
-        with self._lock:
-            self._looked = self._clock()
-            stamp = _stamp(self._path)
-            if stamp == self._stamp:
-                return
-            try:
-                found = Accounts.of(read_document(self._path))
-            except UserError as error:
-                if str(error) != self._wrong:
-                    self._wrong = str(error)
-                    _log.error("who may use the registry stays as it was: %s", error)
-                return
-            self._stamp, self._wrong = stamp, ""
-            self._accounts = found
-            self._version += 1
-            _log.info(
-                "who may use the registry: read again, users=%d tokens=%d",
-                *(len(found.users), len(found.tokens)),
-            )
+        return self._file.value.of_roles(names)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+def _read(path: Path) -> Accounts:
+    return Accounts.of(read_document(path))

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tallymark.errors import UserError
-from tallymark_schema_registry.access.access_file import LOOK_SECONDS, AccessFile
+from tallymark.reread_file import LOOK_SECONDS
+from tallymark_schema_registry.access.access_file import AccessFile
 from tallymark_schema_registry.access.document import (
     Document,
     TokenPart,

@@ -12,11 +12,8 @@ from typing import Any
 import pytest
 
 from tallymark.net.web.login import MAX_WRONG
-from tallymark_schema_registry.access.access_file import (
-    LOOK_SECONDS,
-    AccessFile,
-    UsersWithAllRights,
-)
+from tallymark.reread_file import LOOK_SECONDS
+from tallymark_schema_registry.access.access_file import AccessFile, UsersWithAllRights
 from tallymark_schema_registry.access.document import (
     Document,
     GrantsPart,
