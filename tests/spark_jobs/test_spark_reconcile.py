@@ -26,10 +26,11 @@ from tallymark_audit.store import open_store
 from tallymark_audit.store.reading import queries
 from tallymark_spark_jobs.cli import reconcile as command
 from tallymark_spark_jobs.engine import session
+from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.engine.session import spark_session
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, to_json
 from tallymark_spark_jobs.reconcile.period import Period
-from tallymark_spark_jobs.reconcile.run import Job, Steps, reconcile
+from tallymark_spark_jobs.reconcile.run import Job, reconcile
 
 pytestmark = pytest.mark.spark
 W = 5_000

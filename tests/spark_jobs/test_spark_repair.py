@@ -33,10 +33,11 @@ from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.judged.verdicts import COLLECTOR
 from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.schema.tables import verdicts
+from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.engine.session import spark_session
 from tallymark_spark_jobs.reconcile.outcome import Outcome
 from tallymark_spark_jobs.reconcile.period import Period
-from tallymark_spark_jobs.reconcile.run import Job, Steps, reconcile
+from tallymark_spark_jobs.reconcile.run import Job, reconcile
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 W = 1000

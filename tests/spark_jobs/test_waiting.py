@@ -13,10 +13,11 @@ from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.store import open_store
 from tallymark_audit.store.reading import queries
+from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.reconcile import run as module
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome
 from tallymark_spark_jobs.reconcile.period import Period
-from tallymark_spark_jobs.reconcile.run import Job, Steps, reconcile
+from tallymark_spark_jobs.reconcile.run import Job, reconcile
 
 SETTLE_MS = 300
 

@@ -47,15 +47,17 @@ def progress(
     tell: Callable[[str], object] | None = None,
     *,
     quiet: bool = False,
+    keep: bool = True,
 ) -> Iterator[Meter]:
     """A meter of work called ``name``; ``total`` in the unit that it will be shown, None when not
     known. Where standard error is no terminal ``tell`` gets a line (default: it is printed).
-    ``quiet`` shows nothing: a bar would disturb a person who types on the same terminal."""
+    ``quiet`` shows nothing: a bar would disturb a person who types on the same terminal. ``keep``:
+    the bar stays when the work has ended."""
     if quiet:
         yield Meter(math.inf, lambda done, text: None)
         return
     if sys.stderr.isatty():
-        with _bar(name, total) as show:
+        with _bar(name, total, keep) as show:
             yield Meter(_BAR_EVERY_S, show)
         return
 
@@ -71,7 +73,7 @@ def _print(text: str) -> None:
 
 
 @contextmanager
-def _bar(name: str, total: int | None) -> Iterator[Show]:
+def _bar(name: str, total: int | None, keep: bool) -> Iterator[Show]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -83,6 +85,7 @@ def _bar(name: str, total: int | None) -> Iterator[Show]:
         TimeElapsedColumn(),
     ]
     # What the command prints goes where it belongs, not to the bar.
-    with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, redirect_stdout=False, transient=not keep) as bar:
         task = bar.add_task("", total=total, text="")
         yield lambda done, text: bar.update(task, completed=done, text=text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -20,8 +20,9 @@ from tallymark_spark_jobs.reconcile.narrowing import only_clusters
 from tallymark_spark_jobs.reconcile.period import parse_period
 
 if TYPE_CHECKING:
+    from tallymark_spark_jobs.engine.progress import Steps
     from tallymark_spark_jobs.reconcile.outcome import Outcome
-    from tallymark_spark_jobs.reconcile.run import Job, Steps
+    from tallymark_spark_jobs.reconcile.run import Job
 
 WAIT_SECONDS = 120.0
 STDOUT = Path("-")
@@ -90,14 +91,12 @@ def reconcile(**given: Unpack[_Options]) -> None:
     audit store. Exits with 0 when all is complete, 3 with discrepancies, 4 when something cannot
     be decided yet, 1 on an error.
     """
+    from tallymark_spark_jobs.engine.progress import Steps
     from tallymark_spark_jobs.reconcile.report import print_outcome
-    from tallymark_spark_jobs.reconcile.run import Steps
 
     job = _job(given)
     json_file, report = given["json_file"], given["report"]
-    began = time.monotonic()
-    steps = Steps(lambda text: click.echo(f"{time.monotonic() - began:5.1f} s  {text}", err=True))
-    outcome = run(job, given["master"], steps)
+    outcome = run(job, given["master"], Steps(lambda text: click.echo(text, err=True)))
     _write(json_file, outcome)
     console = Console(
         record=report is not None,
@@ -134,16 +133,18 @@ def run(job: Job, master: str | None, steps: Steps) -> Outcome:
     require_spark()
     survey(job.deployment, job.topics)  # says what is unreachable before Spark takes its time
     log = job.deployment.log_dir / "spark.log"
-    with open_store(job.deployment.audit_store) as store:
-        steps.say("starting Spark")
-        with spark_session("tallymark-reconcile", log, master) as spark:
-            try:
-                return run_job(spark, job, store, steps)
-            except Exception as error:
-                if not from_spark(error):
-                    raise
-                where = "Spark's output" if under_spark_submit() else str(log)
-                raise as_user_error(error, where) from error
+    with open_store(job.deployment.audit_store) as store, ExitStack() as until_the_end:
+        with steps.step("start", "starting Spark"):
+            session = spark_session("tallymark-reconcile", log, master)
+            spark = until_the_end.enter_context(session)
+        steps.watch(spark)
+        try:
+            return run_job(spark, job, store, steps)
+        except Exception as error:
+            if not from_spark(error):
+                raise
+            where = "Spark's output" if under_spark_submit() else str(log)
+            raise as_user_error(error, where) from error
 
 
 def _write(path: Path | None, outcome: Outcome) -> None:

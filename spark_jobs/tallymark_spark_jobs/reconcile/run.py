@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark_audit.judge.verdicts import Verdict
 from tallymark_audit.store import Store
+from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.reconcile import ledger
 from tallymark_spark_jobs.reconcile.claims import Claims
 from tallymark_spark_jobs.reconcile.decide import all_edges, decide
@@ -36,27 +36,8 @@ if TYPE_CHECKING:
 
     from tallymark_spark_jobs.reconcile.scan import Scan
 
-Say = Callable[[str], None]
 AGAIN_SECONDS = 2.0
 """Between two looks while windows settle."""
-
-
-@dataclass(slots=True)
-class Steps:
-    """Prints each step, and records how long it took."""
-
-    say: Say
-    seconds: dict[str, float] = field(default_factory=dict[str, float])
-
-    @contextmanager
-    def step(self, name: str, text: str) -> Iterator[None]:
-        self.say(text)
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            taken = time.monotonic() - began
-            self.seconds[name] = self.seconds.get(name, 0.0) + taken
 
 
 @dataclass(frozen=True, slots=True)
