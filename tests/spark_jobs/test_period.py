@@ -55,3 +55,14 @@ def test_a_range_that_is_none_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=says):
         parse_period(start, end, everything, W, NOW)
+
+
+def test_days_before_are_judged_again() -> None:
+    plain = parse_period("2026-01-31", "2026-02-01", False, W, NOW)
+    again = parse_period("2026-01-31", "2026-02-01", False, W, NOW, 3)
+    assert (again.start, again.end) == ((plain.start or 0) - 3 * 86_400_000, plain.end)
+    yesterday = parse_period(None, None, False, W, NOW)
+    more = parse_period(None, None, False, W, NOW, 1)
+    assert ((yesterday.start or 0) - (more.start or 0), more.end) == (86_400_000, yesterday.end)
+    with pytest.raises(UserError, match="--recheck-days"):
+        parse_period(None, None, True, W, NOW, 1)

@@ -39,6 +39,7 @@ class _Options(TypedDict):
     bootstraps: tuple[str, ...]
     start: str | None
     end: str | None
+    recheck_days: int
     everything: bool
     topics: str | None
     master: str | None
@@ -60,6 +61,13 @@ class _Options(TypedDict):
 )
 @click.option("--from", "start", metavar="TIME", help=_FROM)
 @click.option("--to", "end", metavar="TIME", help="Excluded. Default: now.")
+@click.option(
+    "--recheck-days",
+    type=click.IntRange(0, 3650),
+    default=0,
+    metavar="N",
+    help="Judge so many days before that again, for what came late.",
+)
 @click.option("--all", "everything", is_flag=True, help="Everything that the logs hold, up to now.")
 @click.option(
     "-t", "--topic", "topics", metavar="REGEX", help="Only topics whose whole name matches."
@@ -118,7 +126,7 @@ def _job(given: _Options) -> Job:
     deployment = only_clusters(deployment, names)
     window_ms = deployment.audit.window_ms
     limits = given["start"], given["end"], given["everything"]
-    period = parse_period(*limits, window_ms, now_ms())
+    period = parse_period(*limits, window_ms, now_ms(), given["recheck_days"])
     return Job(deployment, period, given["topics"], given["wait"])
 
 

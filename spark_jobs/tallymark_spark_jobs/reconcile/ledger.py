@@ -11,7 +11,7 @@ from tallymark.deployment import Deployment
 from tallymark_audit.judge.settle_time import DAY_MS, LEARNED_DAYS
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
 from tallymark_audit.model import sketches
-from tallymark_audit.model.cells import Edge, EdgeWindow
+from tallymark_audit.model.cells import Edge, EdgeTopic, EdgeWindow
 from tallymark_audit.model.edges import derive_edges, discovered_group
 from tallymark_audit.store import Store
 from tallymark_audit.store.counted import deleted, facts
@@ -118,7 +118,8 @@ def collector_states(store: Store, windows: Sequence[EdgeWindow]) -> dict[EdgeWi
 
 def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) -> None:
     """Write the verdicts as Spark's, the offsets of their missing messages, and the run, all in one
-    transaction. Repeating a run changes nothing but the list of runs.
+    transaction. Repeating a run changes nothing but the list of runs, and where another run has
+    looked later and ended earlier, its verdicts stay.
 
     Where the collectors have another result they are asked to count again, by themselves: records
     that they counted may be gone by now, and a copy that a repair brings back must not count as a
@@ -129,15 +130,18 @@ def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) ->
         name: result[name] for name in ("edges", "damaged_events", "damaged", "seconds", "exit")
     }
     with store.write() as connection:
-        record_verdicts(connection, decided, SPARK, outcome.as_of)
+        standing: list[Verdict] = []
+        for as_of, some in _by_look(outcome, decided):
+            record_verdicts(connection, some, SPARK, as_of)
+            standing += _standing(connection, some, as_of)
         for one in outcome.damaged:
             place = one.topic, one.partition, one.offset, one.end
             incident = Incident(DAMAGED, one.reason, *place)
             fold_incident(connection, one.cluster, incident, outcome.as_of)
-        for verdict in decided:
+        for verdict in standing:
             if any(cell.missing for cell in verdict.cells):
                 _locate(connection, verdict, outcome.places)
-        _doubt(connection, outcome, decided, finished_at)
+        _doubt(connection, outcome, standing, finished_at)
         connection.execute(
             tables.runs.insert().values(
                 job="reconcile",
@@ -151,14 +155,41 @@ def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) ->
         )
 
 
+def _by_look(outcome: Outcome, decided: Iterable[Verdict]) -> list[tuple[int, list[Verdict]]]:
+    """The verdicts by when (ms) the run looked, since it looks again at what had not settled."""
+    found: dict[int, list[Verdict]] = {}
+    for verdict in decided:
+        found.setdefault(outcome.looked_at(verdict), []).append(verdict)
+    return sorted(found.items())
+
+
+def _standing(connection: Connection, judged: Sequence[Verdict], as_of: int) -> list[Verdict]:
+    """Those of which the store does not have the verdict of a newer look."""
+    table, newer = tables.verdicts, set[EdgeWindow]()
+    for (edge, topic), some in _by_topic(judged).items():
+        query = select(table.c.window).where(
+            table.c.edge == edge,
+            table.c.topic == topic,
+            table.c.source == SPARK,
+            table.c.judged_at > as_of,
+        )
+        windows = set(connection.scalars(query))
+        newer.update((edge, topic, one.window) for one in some if one.window in windows)
+    return [one for one in judged if (one.edge, one.topic, one.window) not in newer]
+
+
+def _by_topic(judged: Iterable[Verdict]) -> dict[EdgeTopic, list[Verdict]]:
+    found: dict[EdgeTopic, list[Verdict]] = {}
+    for verdict in judged:
+        found.setdefault((verdict.edge, verdict.topic), []).append(verdict)
+    return found
+
+
 def _doubt(connection: Connection, outcome: Outcome, decided: Iterable[Verdict], now: int) -> None:
     """Ask the collectors at both ends of an edge to count the windows again for which they have
     another verdict."""
     edges = {edge.name: edge for edge in outcome.edges}
-    by_topic: dict[tuple[str, str], list[Verdict]] = {}
-    for verdict in decided:
-        by_topic.setdefault((verdict.edge, verdict.topic), []).append(verdict)
-    for (name, topic), some in by_topic.items():
+    for (name, topic), some in _by_topic(decided).items():
         windows = _judged_otherwise(connection, some)
         for cluster, there in counted_in(edges[name], topic) if windows else ():
             ask_for_windows(connection, cluster, there, windows, now)
@@ -218,8 +249,9 @@ def _locate(
 
 
 def disagreements(store: Store, outcome: Outcome) -> tuple[dict[str, Any], ...]:
-    """Windows of this run on which the collector came to something else."""
-    mine = {(one.edge, one.topic, one.window) for one in outcome.verdicts}
+    """Windows of this run on which the collector came to something else: all of them."""
+    mine: dict[EdgeTopic, set[int]] = {}
+    for one in outcome.verdicts:
+        mine.setdefault((one.edge, one.topic), set()).add(one.window)
     with store.read() as connection:
-        rows = queries.disagreements(connection, limit=1000)
-    return tuple(row for row in rows if (row["edge"], row["topic"], row["window"]) in mine)
+        return tuple(queries.disagreements_among(connection, mine))

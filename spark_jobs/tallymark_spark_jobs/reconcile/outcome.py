@@ -53,10 +53,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A finished run. ``deferred``: windows whose data has expired, with the collector's state
-    (UNKNOWN where it has none). ``disagreements``: rows of the store where the collector, which
-    counts independently, has another result. ``damaged``: partitions that cannot be read to their
-    end. ``edges``: all that were judged. ``seconds``: how long each step took."""
+    """A finished run. ``as_of`` (ms): when its first look began; ``looked``: when a later one did,
+    of the windows that had not settled then. ``deferred``: windows whose data has expired, with the
+    collector's state (UNKNOWN where it has none). ``disagreements``: rows of the store where the
+    collector, which counts independently, has another result. ``damaged``: partitions that cannot
+    be read to their end. ``edges``: all that were judged. ``seconds``: how long each step took."""
 
     period: Period
     as_of: int
@@ -69,6 +70,11 @@ class Outcome:
     disagreements: tuple[Mapping[str, Any], ...] = ()
     edges: tuple[Edge, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    looked: Mapping[EdgeWindow, int] = field(default_factory=dict[EdgeWindow, int])
+
+    def looked_at(self, verdict: Verdict) -> int:
+        """As of when (ms) the verdict holds."""
+        return self.looked.get((verdict.edge, verdict.topic, verdict.window), self.as_of)
 
     @property
     def state(self) -> Exit:
@@ -151,7 +157,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "as_of": outcome.as_of,
         "edges": [_line_json(line) for line in lines(outcome.verdicts)],
         "verdicts": [
-            _verdict_json(verdict, outcome.places)
+            _verdict_json(verdict, outcome)
             for verdict in outcome.verdicts
             if verdict.state is not State.COMPLETE
         ],
@@ -171,12 +177,13 @@ def _line_json(line: Line) -> dict[str, Any]:
     return {**fields, "state": str(line.state)}
 
 
-def _verdict_json(verdict: Verdict, places: Mapping[Identity, Sequence[LogSpan]]) -> dict[str, Any]:
+def _verdict_json(verdict: Verdict, outcome: Outcome) -> dict[str, Any]:
     return {
         "edge": verdict.edge,
         "topic": verdict.topic,
         "window": verdict.window,
         "window_utc": utc(verdict.window),
+        "as_of": outcome.looked_at(verdict),
         "state": str(verdict.state),
         "claimed": verdict.claimed,
         "observed": verdict.observed,
@@ -185,7 +192,7 @@ def _verdict_json(verdict: Verdict, places: Mapping[Identity, Sequence[LogSpan]]
         "unclaimed": verdict.unclaimed,
         "explained": verdict.explained,
         "reasons": list(verdict.reasons),
-        "cells": [cell_json(cell, places) for cell in verdict.cells],
+        "cells": [cell_json(cell, outcome.places) for cell in verdict.cells],
     }
 
 

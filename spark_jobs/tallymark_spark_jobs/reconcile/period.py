@@ -28,14 +28,19 @@ class Period:
 
 
 def parse_period(
-    start: str | None, end: str | None, everything: bool, window_ms: int, now_ms: int
+    start: str | None,
+    end: str | None,
+    everything: bool,
+    window_ms: int,
+    now_ms: int,
+    recheck_days: int = 0,
 ) -> Period:
     """The period of ``--from``, ``--to`` and ``--all``. Without any of them: yesterday. ``--from``
-    alone ends now, ``--to`` alone begins a day earlier. UserError: no such time, or an empty
-    range."""
+    alone ends now, ``--to`` alone begins a day earlier. ``recheck_days``: so many days before that
+    too, since data and repairs may have come late. UserError: no such time, or an empty range."""
     if everything:
-        if start or end:
-            raise UserError("--all excludes --from and --to", "give either")
+        if start or end or recheck_days:
+            raise UserError("--all excludes --from, --to and --recheck-days", "give either")
         return Period(None, _up(now_ms, window_ms))
     if start is None and end is None:
         last = now_ms - now_ms % DAY_MS
@@ -47,6 +52,7 @@ def parse_period(
         raise UserError(
             f"the range from {utc(first)} to {utc(last)} is empty", "--to has to be after --from"
         )
+    first = max(0, first - recheck_days * DAY_MS)
     return Period(first - first % window_ms, _up(last, window_ms))
 
 

@@ -35,15 +35,22 @@ def record_verdicts(
     """Write verdicts and return those that changed: a first verdict, another state, or other counts
     in a decided one. These get the next revision and a row of history. A window without messages is
     left out, unless it had messages before that were claimed or decided. A verdict about messages
-    that were only doubted, and turned out to belong to another edge, is withdrawn."""
+    that were only doubted, and turned out to belong to another edge, is withdrawn.
+
+    ``now_ms`` of Spark's verdicts is when their run looked at the logs. Runs overlap, and one that
+    looked earlier may end later: a verdict of an older look never replaces one of a newer look."""
     judged = list(judged)
+    if source == SPARK and judged:
+        note_change(connection, source)  # two runs that end at once take turns from here on
     old = _present(connection, judged, source)
+    if source == SPARK:
+        judged = [verdict for verdict in judged if _looked_at(old.get(_key(verdict))) <= now_ms]
     withdrawn = _withdraw(connection, judged, source, old)
     rows: list[Row] = []
     history: list[Row] = []
     news: list[Verdict] = []
     for verdict in judged:
-        key = verdict.edge, verdict.topic, verdict.window
+        key = _key(verdict)
         before = old.get(key)
         if key in withdrawn or (before is None and _holds_nothing(verdict)):
             continue
@@ -55,7 +62,7 @@ def record_verdicts(
         elif source == SPARK or _drifted(row, before):
             # Spark looked again; or an open window filled up. The same revision, as of now.
             rows.append(row)
-    if rows:
+    if (rows or withdrawn) and source != SPARK:
         note_change(connection, source)
     upsert(connection, verdicts, rows)
     kept = verdict_history.columns.keys()
@@ -169,6 +176,15 @@ def _present(
     return found
 
 
+def _key(verdict: Verdict) -> EdgeWindow:
+    return verdict.edge, verdict.topic, verdict.window
+
+
+def _looked_at(before: Row | None) -> int:
+    """When (ms) the run looked of which a verdict is known; before all times without one."""
+    return before["judged_at"] if before else -1
+
+
 def _withdraw(
     connection: Connection, judged: Iterable[Verdict], source: str, old: Mapping[EdgeWindow, Row]
 ) -> set[EdgeWindow]:
@@ -176,7 +192,7 @@ def _withdraw(
     in them was ever reported; returns these windows."""
     withdrawn: set[EdgeWindow] = set()
     for verdict in judged:
-        key = verdict.edge, verdict.topic, verdict.window
+        key = _key(verdict)
         before = old.get(key)
         if before is None or before["claimed"] or before["accepted_by"]:
             continue

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Select, and_, func, or_, select
 
 from tallymark_audit.judge.skewed import SKEWED
 from tallymark_audit.judge.verdicts import UNDECIDED
+from tallymark_audit.model.cells import EdgeTopic
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, effective
 from tallymark_audit.store.schema.rows import Row, holes_of
 from tallymark_audit.store.schema.tables import (
@@ -140,6 +141,29 @@ def all_reporters(
 def disagreements(connection: Connection, limit: int = 100) -> list[Row]:
     """Windows on which the two independent counts differ, though Spark looked after the
     collector's last change: a finding about the audit itself. Newest first."""
+    spark, query = _two_counts()
+    return _rows(connection, query.order_by(spark.c.window.desc()).limit(limit))
+
+
+def disagreements_among(
+    connection: Connection, windows: Mapping[EdgeTopic, Collection[int]]
+) -> list[Row]:
+    """All :func:`disagreements` about these windows (starts, ms), however many and however old.
+    Newest first."""
+    found: list[Row] = []
+    for (edge, topic), some in windows.items():
+        if some:
+            spark, query = _two_counts()
+            mine = spark.c.edge == edge, spark.c.topic == topic
+            between = spark.c.window.between(min(some), max(some))
+            wanted = frozenset(some)
+            rows = _rows(connection, query.where(*mine, between))
+            found += [row for row in rows if row["window"] in wanted]
+    return sorted(found, key=lambda row: -row["window"])
+
+
+def _two_counts() -> tuple[Any, Select[Any]]:
+    """Spark's side, and the pairs of verdicts of one window that differ."""
     spark, other = verdicts.alias("spark"), verdicts.alias("collector")
     same = and_(
         spark.c.edge == other.c.edge,
@@ -148,17 +172,13 @@ def disagreements(connection: Connection, limit: int = 100) -> list[Row]:
     )
     undecided = [str(state) for state in UNDECIDED]
     differs = [spark.c[name] != other.c[name] for name in ("state", "missing", "duplicates")]
+    columns = [
+        table.c[name].label(f"{source}_{name}")
+        for source, table in ((SPARK, spark), (COLLECTOR, other))
+        for name in ("state", "judged_at", *SUMS)
+    ]
     query = (
-        select(
-            spark.c.edge,
-            spark.c.topic,
-            spark.c.window,
-            *[
-                table.c[name].label(f"{source}_{name}")
-                for source, table in ((SPARK, spark), (COLLECTOR, other))
-                for name in ("state", "judged_at", *SUMS)
-            ],
-        )
+        select(spark.c.edge, spark.c.topic, spark.c.window, *columns)
         .join(other, same)
         .where(
             spark.c.source == SPARK,
@@ -168,10 +188,8 @@ def disagreements(connection: Connection, limit: int = 100) -> list[Row]:
             other.c.state.not_in(undecided),
             or_(*differs),
         )
-        .order_by(spark.c.window.desc())
-        .limit(limit)
     )
-    return _rows(connection, query)
+    return spark, query
 
 
 def all_incidents(connection: Connection, limit: int = 200) -> list[Row]:
