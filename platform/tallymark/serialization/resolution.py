@@ -25,13 +25,15 @@ class Resolution(Decoding):
     """Decodes what ``writer`` wrote into values of ``reader``'s schema: its fields, by name or
     alias, with its defaults and its types. Thread-safe.
 
-    A default that is no value of its field is none. Raises SerializationError where the two schemas
-    have different names, and the reader's no alias for the other one.
+    A default that is no value of its field is none. ``tags``: where the writer had a union, values
+    of named types (records, enums, fixed) come as ``(name, value)``, by the reader's names. Raises
+    SerializationError where the two schemas have different names, and the reader's no alias for
+    the other one.
     """
 
-    def __init__(self, writer: AvroCodec, reader: AvroCodec) -> None:
+    def __init__(self, writer: AvroCodec, reader: AvroCodec, *, tags: bool = False) -> None:
         _check_names(writer, reader)
-        by_fastavro = _ByFastavro(writer, reader)
+        by_fastavro = _ByFastavro(writer, reader, tags)
         super().__init__(_checked(writer, by_fastavro) if writer.recursive else by_fastavro)
 
 
@@ -65,7 +67,8 @@ def _checked(writer: AvroCodec, read: Callable[[io.BytesIO], Any]) -> Callable[[
 
 
 class _ByFastavro:
-    def __init__(self, writer: AvroCodec, reader: AvroCodec) -> None:
+    def __init__(self, writer: AvroCodec, reader: AvroCodec, tags: bool) -> None:
+        self._tags = tags
         self._writer, _ = copy.deepcopy((writer.parsed, writer.known))
         self._reader, known = copy.deepcopy((reader.parsed, reader.known))
         _apply_aliases(self._writer, self._reader)
@@ -82,7 +85,9 @@ class _ByFastavro:
         _narrow_first(self._reader)
 
     def __call__(self, stream: io.BytesIO) -> Any:
-        value = fastavro.schemaless_reader(stream, self._writer, self._reader)
+        value = fastavro.schemaless_reader(
+            stream, self._writer, self._reader, return_named_type=self._tags
+        )
         return copy.deepcopy(value) if self._copied else value
 
 
