@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, dump_toml
 from tallymark.errors import UserError
 from tallymark_spark_jobs.cli import reconcile
-from tallymark_spark_jobs.engine import session
 from tallymark_spark_jobs.engine.errors import SourceError, as_user_error, in_one_line, line_of
 from tallymark_spark_jobs.jobs.reconcile import main
 from tallymark_spark_jobs.reconcile.narrowing import only_clusters
@@ -111,16 +110,6 @@ def test_without_the_extra(settings: str, monkeypatch: pytest.MonkeyPatch, packa
 def test_usage_errors_of_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--nonsense"]) == 2
     assert "No such option" in capsys.readouterr().err
-
-
-def test_sparks_settings_stay_on_this_host(tmp_path: Path) -> None:
-    local = session.configuration(tmp_path, True)
-    assert local["spark.driver.bindAddress"] == local["spark.driver.host"] == "127.0.0.1"
-    assert local["spark.ui.enabled"] == "false"
-    assert local["spark.sql.session.timeZone"] == "UTC"
-    assert local["spark.driver.memory"] == "1g"
-    elsewhere = session.configuration(tmp_path, False)
-    assert not any(name.startswith("spark.driver") for name in elsewhere)
 
 
 def test_our_line_is_found_in_what_spark_makes_of_it() -> None:

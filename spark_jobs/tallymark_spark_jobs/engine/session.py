@@ -1,4 +1,4 @@
-"""The one place where a Spark session is configured, and where Spark's chatter is caught.
+"""The one place where a Spark session is opened, and where Spark's chatter is caught.
 
 A session of ours is quiet: what Spark and its Java machine write goes to a log file, so that a
 person sees the job's own lines and, when something is wrong, one line that names the file.
@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING
 from tallymark.errors import UserError
 from tallymark.processes.checks.machine import check_java
 from tallymark_spark_jobs.engine.errors import as_user_error
+from tallymark_spark_jobs.engine.said import in_files_and_environment, refuse_too_late, spark_home
+from tallymark_spark_jobs.engine.settings import LOCAL, LOG4J, chosen, is_local
+from tallymark_spark_jobs.engine.sizing import cores_here, local_size, memory_here
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOCAL = "local[*]"
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -37,22 +39,47 @@ appender.stderr.layout.pattern = %d{ISO8601} %p %c{1}: %m%n
 
 
 @contextmanager
-def spark_session(app: str, log: Path, master: str | None = None) -> Iterator[SparkSession]:
+def spark_session(
+    app: str,
+    log: Path,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    planned_bytes: int | None = None,
+) -> Iterator[SparkSession]:
     """A session for the time of the block, stopped afterwards; Spark's output goes to ``log``.
 
-    ``master``: None leaves it to spark-submit, and is ``local[*]`` where there is no spark-submit.
-    Raises UserError without Java or without the Spark extra.
-    """
+    ``master``: None leaves it to spark-submit and Spark's own settings, and is ``local[*]`` where
+    these say nothing. ``conf``: settings that win over all others; ours are defaults, which
+    anything wins over (:mod:`.said`). ``planned_bytes``: what the job will read, as far as known: a
+    session on this machine alone is made for it.
+
+    Raises UserError without Java or without the Spark extra."""
     require_spark()
     work = Path(tempfile.mkdtemp(prefix="tallymark-spark-"))
     try:
-        session = _start(app, log, master, work)
+        settings = all_settings(work, master, conf or {}, planned_bytes)
+        session = _start(app, log, settings, work)
         try:
             yield session
         finally:
             session.stop()
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def all_settings(
+    work: Path, master: str | None, conf: Mapping[str, str], planned_bytes: int | None
+) -> dict[str, str]:
+    """Every setting that the session is opened with. ``work``: a scratch folder."""
+    given = dict(conf) | ({"spark.master": master} if master else {})
+    if under_spark_submit():
+        refuse_too_late(given)
+        said = _of_running_java() | given
+    else:
+        said = in_files_and_environment(os.environ, spark_home()) | given
+        said.setdefault("spark.master", LOCAL)
+    size = local_size(planned_bytes, cores_here(), memory_here())
+    return said | chosen(said, work, size, started=under_spark_submit())
 
 
 def require_spark() -> None:
@@ -83,48 +110,24 @@ def under_spark_submit() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def configuration(work: Path, local: bool) -> dict[str, str]:
-    """Every setting of our sessions. ``work`` is a scratch folder; ``local``: Spark runs inside
-    this process's Java machine, on this host alone."""
-    settings = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.warehouse.dir": str(work / "warehouse"),
-    }
-    if not local:
-        return settings
-    return settings | {
-        # The data is counted down to a few rows before anything is shuffled.
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.driver.memory": "1g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.local.dir": str(work),
-        # A job of seconds never earns back what the optimizing compiler costs on two cores.
-        "spark.driver.extraJavaOptions": (
-            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={work} "
-            f"-Dlog4j2.configurationFile={(work / 'log4j2.properties').as_uri()}"
-        ),
-    }
+def _of_running_java() -> dict[str, str]:
+    """The settings of the Java machine that spark-submit has started: its options, and files."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # the way to spark-submit's
+    return dict(SparkConf().getAll())
 
 
-def _start(app: str, log: Path, master: str | None, work: Path) -> SparkSession:
+def _start(app: str, log: Path, settings: Mapping[str, str], work: Path) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    chosen = master or (None if under_spark_submit() else LOCAL)
-    local = chosen is not None and chosen.startswith("local")
-    (work / "log4j2.properties").write_text(_LOG4J, encoding="ascii")
+    (work / LOG4J).write_text(_LOG4J, encoding="ascii")
     builder = SparkSession.builder.appName(app)
-    if chosen is not None:
-        builder = builder.master(chosen)
-    for name, value in configuration(work, local).items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if local:
+    _choose_python(settings)
+    if is_local(settings.get("spark.master", LOCAL)):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
         with _errors_into(log), warnings.catch_warnings():
@@ -133,9 +136,17 @@ def _start(app: str, log: Path, master: str | None, work: Path) -> SparkSession:
             session = builder.getOrCreate()
     except PySparkException as error:
         raise as_user_error(error, str(log)) from error
-    if under_spark_submit():
+    if under_spark_submit() and "spark.log.level" not in settings:
         session.sparkContext.setLogLevel("WARN")  # spark-submit's log4j logs every step
     return session
+
+
+def _choose_python(settings: Mapping[str, str]) -> None:
+    """The Python of the workers. PySpark itself reads the environment alone, and spark-submit sets
+    that only where it starts the driver."""
+    if python := settings.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 @contextmanager
