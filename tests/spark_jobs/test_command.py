@@ -49,6 +49,7 @@ def test_an_unreachable_cluster(settings: str, capsys: pytest.CaptureFixture[str
         (["--from", "soon"], "'soon' is not a time"),
         (["--from", "2026-01-02", "--to", "2026-01-01"], "is empty"),
         (["--topic", "("], "not a regular expression"),
+        (["--conf", "shuffle=2"], "no setting of Spark"),
     ],
 )
 def test_wrong_arguments(settings: str, arguments: list[str], says: str) -> None:

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallymark.deployment import Deployment
 from tallymark.errors import UserError
+from tallymark_spark_jobs.engine import running
+from tallymark_spark_jobs.engine.running import is_lost, refuse_lost_store
 from tallymark_spark_jobs.engine.said import (
     in_files_and_environment,
     of_options,
@@ -149,3 +152,19 @@ def test_an_option_that_comes_too_late() -> None:
     with pytest.raises(UserError, match=r"spark\.driver\.memory comes too late") as error:
         refuse_too_late({"spark.driver.memory": "5g"})
     assert "spark-submit --conf spark.driver.memory=5g" in str(error.value)
+
+
+def test_a_store_that_would_go_with_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In cluster mode the driver runs in a folder that is deleted after it: verdicts were written
+    into a new store there, and the run said that all was well."""
+    assert is_lost(f"sqlite:///{tmp_path / 'audit.db'}")
+    (tmp_path / "audit.db").touch()
+    assert not is_lost(f"sqlite:///{tmp_path / 'audit.db'}")
+    assert not is_lost("postgresql+psycopg://audit@host/audit")
+    deployment = Deployment(data_dir=tmp_path / "elsewhere")
+    refuse_lost_store(deployment)  # not in cluster mode: it is made
+    monkeypatch.setattr(running, "driver_runs_anywhere", lambda: True)
+    with pytest.raises(UserError, match="is not on the machine of the driver"):
+        refuse_lost_store(deployment)

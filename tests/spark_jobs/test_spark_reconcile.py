@@ -25,7 +25,7 @@ from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.store import open_store
 from tallymark_audit.store.reading import queries
 from tallymark_spark_jobs.cli import reconcile as command
-from tallymark_spark_jobs.engine import session
+from tallymark_spark_jobs.engine import running
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.engine.session import spark_session
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, to_json
@@ -213,10 +213,10 @@ def test_the_command_prints_the_table_and_returns_three(
     spark: Any, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def running(*_: object) -> Iterator[Any]:
+    def started(*_: object) -> Iterator[Any]:
         yield spark
 
-    monkeypatch.setattr(session, "spark_session", running)
+    monkeypatch.setattr(running, "spark_session", started)
     settings = tmp_path / "stack.toml"
     settings.write_text(dump_toml(stack.deployment))
     result, page = tmp_path / "result.json", tmp_path / "report.html"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import json
 import sys
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 from rich.console import Console
@@ -16,11 +15,13 @@ from tallymark.clock import now_ms
 from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark.shell.target import clusters_named
+from tallymark_spark_jobs.cli.shared import SparkOptions, engine_of, spark_options
 from tallymark_spark_jobs.reconcile.narrowing import only_clusters
 from tallymark_spark_jobs.reconcile.period import parse_period
 
 if TYPE_CHECKING:
     from tallymark_spark_jobs.engine.progress import Steps
+    from tallymark_spark_jobs.engine.running import Engine
     from tallymark_spark_jobs.reconcile.outcome import Outcome
     from tallymark_spark_jobs.reconcile.run import Job
 
@@ -31,7 +32,7 @@ WIDTH = 130
 """Into a file or a narrow window whole lines are better than cut ones."""
 
 
-class _Options(TypedDict):
+class _Options(SparkOptions):
     """What the command line gave, by the names of the parameters."""
 
     settings: str | None
@@ -42,7 +43,6 @@ class _Options(TypedDict):
     recheck_days: int
     everything: bool
     topics: str | None
-    master: str | None
     wait: float
     json_file: Path | None
     report: Path | None
@@ -72,7 +72,7 @@ class _Options(TypedDict):
 @click.option(
     "-t", "--topic", "topics", metavar="REGEX", help="Only topics whose whole name matches."
 )
-@click.option("--master", help="Spark's master.  [default: local[*], or spark-submit's]")
+@spark_options
 @click.option(
     "--wait",
     type=float,
@@ -104,7 +104,7 @@ def reconcile(**given: Unpack[_Options]) -> None:
 
     job = _job(given)
     json_file, report = given["json_file"], given["report"]
-    outcome = run(job, given["master"], Steps(lambda text: click.echo(text, err=True)))
+    outcome = run(job, engine_of(given), Steps(lambda text: click.echo(text, err=True)))
     _write(json_file, outcome)
     console = Console(
         record=report is not None,
@@ -130,29 +130,22 @@ def _job(given: _Options) -> Job:
     return Job(deployment, period, given["topics"], given["wait"])
 
 
-def run(job: Job, master: str | None, steps: Steps) -> Outcome:
+def run(job: Job, engine: Engine, steps: Steps) -> Outcome:
     """Start Spark, reconcile, stop Spark. UserError for all that a person can mend."""
     from tallymark_audit.store import open_store
-    from tallymark_spark_jobs.engine.errors import as_user_error, from_spark
-    from tallymark_spark_jobs.engine.session import require_spark, spark_session, under_spark_submit
+    from tallymark_spark_jobs.engine.running import refuse_lost_store, spark_job
+    from tallymark_spark_jobs.engine.session import require_spark
     from tallymark_spark_jobs.reconcile.run import reconcile as run_job
     from tallymark_spark_jobs.reconcile.survey import survey
 
     require_spark()
+    refuse_lost_store(job.deployment)
     survey(job.deployment, job.topics)  # says what is unreachable before Spark takes its time
-    log = job.deployment.log_dir / "spark.log"
-    with open_store(job.deployment.audit_store) as store, ExitStack() as until_the_end:
-        with steps.step("start", "starting Spark"):
-            session = spark_session("tallymark-reconcile", log, master)
-            spark = until_the_end.enter_context(session)
-        steps.watch(spark)
-        try:
-            return run_job(spark, job, store, steps)
-        except Exception as error:
-            if not from_spark(error):
-                raise
-            where = "Spark's output" if under_spark_submit() else str(log)
-            raise as_user_error(error, where) from error
+    with (
+        open_store(job.deployment.audit_store) as store,
+        spark_job("tallymark-reconcile", job.deployment.log_dir, engine, steps) as spark,
+    ):
+        return run_job(spark, job, store, steps)
 
 
 def _write(path: Path | None, outcome: Outcome) -> None:

@@ -6,14 +6,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tallymark.deployment import Deployment
+from tallymark.errors import UserError
 from tallymark_spark_jobs.engine.errors import as_user_error, from_spark
 from tallymark_spark_jobs.engine.progress import Steps
-from tallymark_spark_jobs.engine.session import spark_session, under_spark_submit
+from tallymark_spark_jobs.engine.session import (
+    driver_runs_anywhere,
+    spark_session,
+    under_spark_submit,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_FILE: Final = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +55,20 @@ def spark_job(
                 raise
             where = "Spark's output" if under_spark_submit() else str(log)
             raise as_user_error(error, where) from error
+
+
+def refuse_lost_store(deployment: Deployment) -> None:
+    """UserError in cluster mode when the audit store is a file that is not here: a new one would go
+    with the driver's folder, and every verdict with it."""
+    if driver_runs_anywhere() and is_lost(deployment.audit_store):
+        raise UserError(
+            f"the audit store {deployment.audit_store} is not on the machine of the driver, which "
+            "the cluster has chosen",
+            "set store in [audit] to a PostgreSQL address, mount the file under this name, or give "
+            "spark-submit --deploy-mode client",
+        )
+
+
+def is_lost(store: str) -> bool:
+    """Whether the store is a file that is not there."""
+    return store.startswith(_FILE) and not Path(store.removeprefix(_FILE)).is_file()

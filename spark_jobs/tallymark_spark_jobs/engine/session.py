@@ -110,11 +110,17 @@ def under_spark_submit() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def driver_runs_anywhere() -> bool:
+    """Whether spark-submit has let the cluster choose the machine of this driver."""
+    return under_spark_submit() and _of_running_java().get("spark.submit.deployMode") == "cluster"
+
+
 def _of_running_java() -> dict[str, str]:
     """The settings of the Java machine that spark-submit has started: its options, and files."""
     from pyspark import SparkConf, SparkContext
 
-    SparkContext._ensure_initialized()  # the way to spark-submit's
+    # SparkConf alone does not connect to the Java machine.
+    SparkContext._ensure_initialized()  # pyright: ignore[reportPrivateUsage]
     return dict(SparkConf().getAll())
 
 

@@ -1,12 +1,13 @@
-"""The options that all commands share which run on Spark."""
+"""What the commands share: the options of Spark, and how spark-submit runs them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, TypeVar
 
 import click
 
+from tallymark.errors import TallymarkError
 from tallymark_spark_jobs.engine.running import Engine
 from tallymark_spark_jobs.engine.said import of_options
 
@@ -39,3 +40,26 @@ def spark_options(command: _Command) -> _Command:
 def engine_of(given: SparkOptions) -> Engine:
     """Where the job runs. UserError for a ``--conf`` that is no setting of Spark."""
     return Engine(given["master"], of_options(given["conf"]))
+
+
+def run_submitted(command: click.Command, arguments: Sequence[str] | None = None) -> int:
+    """Run ``command`` with ``arguments`` (None: those of the process) and return its exit code.
+    Errors are one line on standard error."""
+    name = command.name or "job"
+    try:
+        command.main(
+            args=None if arguments is None else list(arguments),
+            prog_name=name,
+            standalone_mode=False,
+        )
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return 130
+    except TallymarkError as error:
+        click.echo(f"{name}: {error}", err=True)
+        return 1
+    return 0
