@@ -11,9 +11,9 @@ from hostile_batches import bomb, garbage
 
 from tallymark.errors import CODES, CorruptMessageError, KafkaError, UserError
 from tallymark.protocol.records.batch import Batch, encode_batch, place_batch, split_batches
-from tallymark_spark_jobs.source import reading
+from tallymark_spark_jobs.source import damage, fetching
 from tallymark_spark_jobs.source.planning import Span
-from tallymark_spark_jobs.source.reading import Damage, DamagedError, Piece, read_span
+from tallymark_spark_jobs.source.reading import Damage, DamagedError, Expired, Piece, read_span
 
 
 def batch(base: int, count: int) -> Batch:
@@ -49,7 +49,7 @@ class Broker:
         return Fetched(end, some, some[-1].header.next_offset if some else offset)
 
 
-def pieces_of(found: list[Piece] | Damage) -> list[Piece]:
+def pieces_of(found: list[Piece] | Damage | Expired) -> list[Piece]:
     assert isinstance(found, list)
     return found
 
@@ -62,7 +62,7 @@ def offsets(broker: Broker, start: int, end: int) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "STALLED_SECONDS", 0.05)
+    monkeypatch.setattr(fetching, "STALLED_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
@@ -101,7 +101,7 @@ def test_a_batch_that_cannot_be_read_ends_the_span_after_what_stands_before_it()
     assert [
         record.offset for piece in pieces_of(next(reads)) for record in piece.records()
     ] == list(range(10))
-    broker.errors = [broken] * reading.TRIES
+    broker.errors = [broken] * fetching.TRIES
     with pytest.raises(DamagedError, match=r"t-0 cannot be read from offset 10 on: .*CRC") as found:
         next(reads)
     assert (found.value.offset, found.value.since) == (10, 1_009)
@@ -126,7 +126,7 @@ def read(
 ) -> tuple[list[int], list[Damage]]:
     found = list(read_span(broker, Span("t", 0, start, end), passes))
     damaged = [one for one in found if isinstance(one, Damage)]
-    lists = [one for one in found if not isinstance(one, Damage)]
+    lists = [one for one in found if isinstance(one, list)]
     return [
         record.offset for some in lists for piece in some for record in piece.records()
     ], damaged
@@ -161,7 +161,7 @@ def test_what_stands_behind_a_broken_crc_is_read() -> None:
     broker = Broker([batch(0, 10), nonsense(10), batch(20, 10)])
     reads = read_span(broker, Span("t", 0, 0, 30), True)
     assert isinstance(next(reads), list)
-    broker.errors = [broken] * reading.TRIES
+    broker.errors = [broken] * fetching.TRIES
     rest = list(reads)
     assert Damage(10, 20, "CRC", 1_009, 1_009) in rest
     assert len(rest) == 2
@@ -182,8 +182,8 @@ def test_bombs_are_passed_over_and_of_many_little_is_told_apart() -> None:
     tracemalloc.stop()
     assert found == list(range(0, 601, 2))
     assert peak < 20_000_000
-    assert len(told) == reading.MOST
-    assert (told[0][:2], told[-1][:2]) == ((1, 2), (2 * reading.MOST - 1, 600))
+    assert len(told) == damage.MOST
+    assert (told[0][:2], told[-1][:2]) == ((1, 2), (2 * damage.MOST - 1, 600))
 
 
 def test_no_more_than_a_stated_number_of_bytes_is_handed_on_at_once() -> None:

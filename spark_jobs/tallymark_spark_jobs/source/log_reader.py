@@ -12,7 +12,7 @@ from tallymark.protocol.records.batch import BatchHeader, Record
 from tallymark_spark_jobs.source import rows
 from tallymark_spark_jobs.source.options import SourceOptions
 from tallymark_spark_jobs.source.planning import LogBounds, Span, plan
-from tallymark_spark_jobs.source.reading import Damage, Piece, read_span
+from tallymark_spark_jobs.source.reading import Damage, Expired, Piece, read_span
 
 ROWS_PER_BATCH = 10_000
 _Portion = list[tuple[BatchHeader, Record, bool]]
@@ -35,6 +35,8 @@ def read_batches(options: SourceOptions, span: Span) -> Iterator[Any]:
         for found in read_span(consumer, span, not options.fail_on_corrupt_batch):
             if isinstance(found, Damage):
                 yield _damaged(options, span, found)
+                continue
+            if isinstance(found, Expired):
                 continue
             for portion in _portions(found, options):
                 yield _batch(options, span, portion)

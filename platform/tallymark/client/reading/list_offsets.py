@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
 
 from tallymark.client.core.cluster import RETRY_BACKOFF, Cluster
 from tallymark.errors import CODES, AuthenticationError, ConnectError, KafkaError, TallymarkError
@@ -13,6 +14,8 @@ from tallymark.protocol.messages import (
     ListOffsetsRequestTopic,
 )
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
+
+T = TypeVar("T")
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -32,10 +35,18 @@ async def list_offset(
     Tries again for the request timeout while the leader cannot be reached; then raises KafkaError
     or ConnectError. An unknown partition is an error at once.
     """
+    return await until_answered(
+        cluster, lambda: _ask(cluster, topic, partition, time_ms, isolation)
+    )
+
+
+async def until_answered(cluster: Cluster, ask: Callable[[], Awaitable[T]]) -> T:
+    """What ``ask`` returns. It is called again for the request timeout while the leader cannot be
+    reached."""
     deadline = asyncio.get_running_loop().time() + cluster.request_timeout
     while True:
         try:
-            return await _ask(cluster, topic, partition, time_ms, isolation)
+            return await ask()
         except (ConnectError, KafkaError) as error:
             late = asyncio.get_running_loop().time() + RETRY_BACKOFF > deadline
             if late or not _may_pass(error):

@@ -18,6 +18,7 @@ from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.fetching import Fetcher
 from tallymark.client.reading.isolation import Isolation, isolation_level
 from tallymark.client.reading.list_offsets import list_offset, offsets_before
+from tallymark.client.reading.truncation import epoch_end
 from tallymark.closing import ClosedByWith
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic
@@ -191,6 +192,13 @@ class SimpleConsumer(ClosedByWith):
         """The leader epoch that this client knows of; -1 when none."""
         leader = self._cluster.metadata.leader(topic, partition)
         return leader.epoch if leader else -1
+
+    def epoch_end(self, topic: str, partition: int, leader_epoch: int) -> int | None:
+        """The offset at which the partition's records of ``leader_epoch`` and before it end, asked
+        for now. One below what was read under that epoch says that the log was cut since (KIP-320).
+        None: the log knows no epochs, or the broker cannot tell."""
+        work = epoch_end(self._cluster, topic, partition, leader_epoch)
+        return self._run(work, f"epochs of {topic}-{partition}")
 
     def close(self) -> None:
         """Close the connections; calls under way end with ClosedError. Twice does nothing."""

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.metadata import NO_EPOCH
 from tallymark.client.reading.fetched import FetchSpec
+from tallymark.client.reading.list_offsets import until_answered
 from tallymark.errors import CODES, KafkaError, LogTruncatedError
 from tallymark.net.addresses import Address
 from tallymark.net.client.broker_connection import BrokerConnection
@@ -39,6 +40,32 @@ class _Trusted(NamedTuple):
     offset: int
     leader_epoch: int
     connection: int
+
+
+async def epoch_end(cluster: Cluster, topic: str, partition: int, leader_epoch: int) -> int | None:
+    """The offset at which the log's records of ``leader_epoch`` and of those before it end; None:
+    the log knows no epochs, or the broker cannot be asked for them.
+
+    Tries again for the request timeout while the leader cannot be reached; then raises KafkaError
+    or ConnectError."""
+
+    async def ask() -> int | None:
+        stream = await cluster.leader_stream(topic, partition)
+        leader = cluster.metadata.leader(topic, partition)
+        spec = FetchSpec(topic, partition, 0, leader_epoch)
+        try:
+            ends = await _ends(cluster, stream, [(spec, leader.epoch if leader else NO_EPOCH)])
+        except KafkaError as error:
+            if error.code == CODES["UNSUPPORTED_VERSION"]:
+                return None
+            raise
+        found = ends.get((topic, partition))
+        if found is None or found.error_code:
+            code = CODES["NETWORK_EXCEPTION"] if found is None else found.error_code
+            raise KafkaError(code, f"{topic}-{partition}")
+        return found.end_offset if found.end_offset >= 0 else None
+
+    return await until_answered(cluster, ask)
 
 
 class TruncationCheck:
@@ -104,27 +131,34 @@ class TruncationCheck:
     async def _ask(
         self, stream: BrokerConnection, specs: Sequence[FetchSpec]
     ) -> dict[TopicPartition, OffsetForLeaderEpochResponsePartition]:
-        topics: dict[str, list[OffsetForLeaderEpochRequestPartition]] = {}
-        for spec in specs:
-            part = OffsetForLeaderEpochRequestPartition(
-                partition=spec.partition,
-                current_leader_epoch=self.leader_epoch(spec),
-                leader_epoch=spec.last_epoch,
-            )
-            topics.setdefault(spec.topic, []).append(part)
-        request = OffsetForLeaderEpochRequest(
-            replica_id=_CONSUMER,
-            topics=tuple(
-                OffsetForLeaderEpochRequestTopic(topic=name, partitions=parts)
-                for name, parts in topics.items()
-            ),
+        return await _ends(
+            self._cluster, stream, [(spec, self.leader_epoch(spec)) for spec in specs]
         )
-        response = await stream.request(request, timeout=self._cluster.request_timeout)
-        return {
-            (topic.topic, part.partition): part
-            for topic in response.topics
-            for part in topic.partitions
-        }
+
+
+async def _ends(
+    cluster: Cluster, stream: BrokerConnection, asked: Sequence[tuple[FetchSpec, int]]
+) -> dict[TopicPartition, OffsetForLeaderEpochResponsePartition]:
+    """Where the ``last_epoch`` of each spec ends; beside it the leader epoch that we know of."""
+    topics: dict[str, list[OffsetForLeaderEpochRequestPartition]] = {}
+    for spec, current in asked:
+        part = OffsetForLeaderEpochRequestPartition(
+            partition=spec.partition, current_leader_epoch=current, leader_epoch=spec.last_epoch
+        )
+        topics.setdefault(spec.topic, []).append(part)
+    request = OffsetForLeaderEpochRequest(
+        replica_id=_CONSUMER,
+        topics=tuple(
+            OffsetForLeaderEpochRequestTopic(topic=name, partitions=parts)
+            for name, parts in topics.items()
+        ),
+    )
+    response = await stream.request(request, timeout=cluster.request_timeout)
+    return {
+        (topic.topic, part.partition): part
+        for topic in response.topics
+        for part in topic.partitions
+    }
 
 
 def _judge(spec: FetchSpec, end: OffsetForLeaderEpochResponsePartition | None) -> KafkaError | None:
