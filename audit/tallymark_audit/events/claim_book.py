@@ -8,13 +8,13 @@ highest revision of a (reporter, cell, part) counts. What must not be believed t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tallymark_audit.events.events import AuditEvent, Gap
 from tallymark_audit.judge.verdicts import ReporterFacts
-from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.cells import LAKE, CellKey
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sides import Claim, merge_claims
 
@@ -62,7 +62,7 @@ class Reporter:
 
     def heard(self, event: AuditEvent) -> Reporter:
         """The reporter after one more event, which may have arrived before."""
-        if event.event_number in self.seen:
+        if event.event_number in self.seen and not self._forgot(event.event_number):
             return self
         mark = Ahead(
             event.event_number,
@@ -82,6 +82,10 @@ class Reporter:
             through, closed = event.complete_through, event.closed
             return replace(later, complete_through=through, closed=closed)
         return later
+
+    def _forgot(self, number: int) -> bool:
+        """Whether an event beyond a hole arrived and was not remembered, for want of room."""
+        return number > self.covered and all(mark.number != number for mark in self.ahead)
 
     def _is_another_process(self, event: AuditEvent) -> bool:
         """Whether the newest event has a number below what is covered. All processes of a mirror
@@ -160,6 +164,24 @@ class PartKey(NamedTuple):
     part: int
 
 
+class Said(NamedTuple):
+    """How far a reporter has come with a partition, as it reported at ``at`` (ms)."""
+
+    at: int
+    offset: int
+    topic_id: str = ""
+
+
+def replaces(kind: str, known: Said, said: Said) -> bool:
+    """Whether a report replaces the one that is known, of a reporter of that kind. The newest one
+    counts, which need not be the furthest: a log that was cut, or made again, is copied again. A
+    table of the lake never goes back in one log, and its reports may be sent again at any time: of
+    one log the furthest counts."""
+    if kind == LAKE and known.topic_id == said.topic_id:
+        return said.offset > known.offset
+    return said.at >= known.at and said[1:] != known[1:]
+
+
 class CarriedKey(NamedTuple):
     """A reporter and a partition in which it reports how far it has come."""
 
@@ -181,8 +203,10 @@ class ClaimBook:
     copied: dict[CarriedKey, tuple[int, int]] = field(
         default_factory=dict[CarriedKey, tuple[int, int]]
     )
-    """The time (ms) and the offset of the newest report of a mirror or a consumer on a partition.
+    """The time (ms) and the offset of the newest report (:func:`replaces`) on a partition.
     Such a report is taken only after all reports of the work before it."""
+    topic_ids: dict[CarriedKey, str] = field(default_factory=dict[CarriedKey, str])
+    """Of which topic these offsets are, where the reporter says so."""
     gaps: dict[tuple[str, Gap], None] = field(default_factory=dict[tuple[str, Gap], None])
     """By mirror, what it could not copy."""
 
@@ -196,9 +220,11 @@ class ClaimBook:
                 self.parts[part] = (revision, claim)
         for one in event.copied if event.event_number <= reporter.covered else ():
             place = CarriedKey(event.reporter, one.topic, one.partition)
-            at, offset = self.copied.get(place, (0, -1))
-            if event.emitted_at >= at and one.through_offset != offset:
-                self.copied[place] = event.emitted_at, one.through_offset
+            before = Said(*self.copied.get(place, (0, -1)), self.topic_ids.get(place, ""))
+            word = Said(event.emitted_at, one.through_offset, one.topic_id)
+            if place not in self.copied or replaces(event.kind, before, word):
+                self.copied[place] = word.at, word.offset
+                self.topic_ids[place] = word.topic_id
         self.gaps.update(((event.reporter, gap), None) for gap in event.gaps)
 
     def claims(self) -> dict[CellKey, Claim]:
@@ -217,6 +243,10 @@ class ClaimBook:
             if self.reporters[part.reporter].tier == "consumer"
             and self.reporters[part.reporter].consumer_group == group
         ]
+
+    def loaded(self, tables: Container[str]) -> list[Claim]:
+        """What these tables of the lake report as loaded: one claim a commit and cell."""
+        return [claim for part, (_, claim) in self.parts.items() if part.reporter in tables]
 
     def topics(self) -> dict[str, set[str]]:
         """Which reporters publish to a topic."""

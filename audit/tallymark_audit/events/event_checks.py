@@ -49,6 +49,8 @@ def absurdity(event: AuditEvent) -> str:
             return f"its instance is {event.instance!r}"
     elif event.kind == "mirror" and event.cells:
         return "a mirror reports no cells"
+    elif event.kind == "lake" and not event.reporter.endswith(f"@{event.instance}"):
+        return f"its table is {event.instance!r}"
     if event.event_number > MOST_NUMBER:
         return f"an event {event.event_number}"
     for cell in event.cells:

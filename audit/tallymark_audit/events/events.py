@@ -77,10 +77,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """How far a mirror has copied a partition: every offset of ``topic`` upstream below
-    ``through_offset`` is in ``target_topic`` downstream, acknowledged, or in a gap. ``topic_id``
-    (32 hex digits, or ``""``) distinguishes a topic from its successor of the same name.
-    ``records``: since the reporter began."""
+    """How far a mirror, a group or a load has come with a partition: every offset of ``topic``
+    upstream below ``through_offset`` is in ``target_topic`` downstream, acknowledged, or in a gap.
+    ``topic_id`` (32 hex digits, or ``""``) distinguishes a topic from its successor of the same
+    name. ``records``: since the reporter began."""
 
     topic: str
     partition: int
@@ -124,8 +124,11 @@ class AuditEvent:
     checked: bool = field(default=True, compare=False)
 
     def claim(self, cell: CellReport) -> Claim:
-        """The cell of this event as a claim; for a consumer, what it reports as processed."""
-        who = (cell.server, cell.instance) if cell.instance else (self.server, self.instance)
+        """The cell of this event as a claim; for a consumer, what it reports as processed, for a
+        table of the lake, what was loaded. Such a table never sends: its cells without a sender
+        hold records without a stamp."""
+        named = cell.instance or self.kind == "lake"
+        who = (cell.server, cell.instance) if named else (self.server, self.instance)
         key = CellKey(cell.topic, cell.partition, cell.window_start, *who)
         return Claim(
             key=key,

@@ -30,6 +30,7 @@ from tallymark_audit.model.cells import (
     FAILED,
     FILTERED,
     IN_DOUBT,
+    QUARANTINED,
     Block,
     CellKey,
     Copy,
@@ -173,9 +174,11 @@ def _judge_nameless(
 ) -> CellVerdict:
     """A cell with more ranges than are kept, on one side or both."""
     excused = seen.aborted | _stated(facts, FILTERED) | claim.filtered
+    excused = excused | _stated(facts, QUARANTINED)
     if readiness.kind == "producer":
         excused = excused | claim.aborted
     weighed = weigh(claim, seen, excused)
+    missing = max(0, weighed.missing - facts.excused)
     told = claim.numbers()
     corrupt = _rewritten(seen)
     if weighed.same and not weighed.excused:
@@ -185,14 +188,16 @@ def _judge_nameless(
         readiness,
         readiness.reporters.get(facts.key.instance),
         Findings(
-            missing=bool(weighed.missing),
-            hidden=may_hide(weighed.missing, hidden),
+            missing=bool(missing),
+            hidden=may_hide(missing, hidden),
             duplicates=bool(weighed.duplicates),
             surplus=bool(weighed.surplus),
             corrupt=bool(corrupt),
             rewritten=bool(_rewritten(seen)),
             pending=pending > 0 and claim.acks != 0 and seen.count < told.accepted,
-            explained=weighed.excused or bool(weighed.same and told.failed + told.in_doubt),
+            explained=weighed.excused
+            or missing < weighed.missing
+            or bool(weighed.same and told.failed + told.in_doubt),
             in_flight=facts.in_flight,
             partition=facts.key.partition,
             undecided=weighed.undecided,
@@ -206,7 +211,7 @@ def _judge_nameless(
         state=state,
         claimed=weighed.claimed,
         observed=weighed.observed,
-        missing_count=at_least(weighed.missing, hidden),
+        missing_count=at_least(missing, hidden),
         duplicates=weighed.duplicates + weighed.surplus,
         copies=seen.copies if weighed.duplicates else (),
         corrupt=corrupt,
@@ -219,11 +224,13 @@ def _judge_unstamped(
 ) -> CellVerdict:
     """Records without a stamp: only their number is known, so only a net difference is."""
     observed = seen.count if facts.observed_count is None else facts.observed_count
-    missing, excess = max(0, claim.count - observed), max(0, observed - claim.count)
+    lacking, excess = max(0, claim.count - observed), max(0, observed - claim.count)
+    missing = max(0, lacking - facts.excused)
     findings = Findings(
         missing=bool(missing),
         hidden=may_hide(missing, hidden),
         unclaimed=_UNCLAIMED[readiness.kind == "producer"] if excess else "",
+        explained=missing < lacking,
         in_flight=facts.in_flight,
         partition=facts.key.partition,
         unreported=facts.unreported,
@@ -267,6 +274,7 @@ def _excuses(facts: CellFacts, claim: Claim, seen: Observation) -> tuple[Explana
         (FILTERED, claim.filtered | _stated(facts, FILTERED)),
         (FAILED, claim.failed - claim.claimed),
         (IN_DOUBT, claim.in_doubt - claim.claimed),
+        (QUARANTINED, _stated(facts, QUARANTINED)),
     )
     found: list[Explanation] = []
     for reason, ranges in said:

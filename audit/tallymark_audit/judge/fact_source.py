@@ -31,13 +31,14 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """How far the mirror or the group of an edge has come in one topic.
+    """How far the mirror, the group or the load of an edge has come in one topic.
 
     ``words``: the newest report of each reporter on each partition. ``watched``: of a mirror that
     reports no offsets, by partition, what it has passed for certain; None if the mirror reports.
-    ``gaps``: what a mirror could not copy; ``stops``: where it reported that it cannot read on.
-    ``deleted`` and ``detached``: by partition upstream, when (ms) the partition was deleted, and
-    when it became another log. ``began`` (ms): when the topic upstream was made again; 0: never."""
+    ``gaps``: what a mirror or a load could not copy; ``stops``: where it reported that it cannot
+    read on. ``deleted`` and ``detached``: by partition upstream, when (ms) the partition was
+    deleted, and when it became another log. ``began`` (ms): when the topic upstream was made again;
+    0: never."""
 
     words: Sequence[Word] = ()
     watched: Mapping[int, Passed] | None = None
@@ -83,7 +84,9 @@ class FactSource(Protocol):
         ...
 
     def processed(self, edge: Edge, topic: str, windows: Sequence[int]) -> Iterable[Claim]:
-        """What the runs of the edge's group report: one claim a run and cell, in these windows."""
+        """What the runs of the edge's group report, or the tables of the lake that are there
+        (:func:`~tallymark_audit.judge.loaded.current_tables`): one claim a run or commit and cell,
+        in these windows."""
         ...
 
     def homes(self, clusters: Collection[str], instances: Collection[str]) -> Mapping[str, str]:
@@ -95,7 +98,8 @@ class FactSource(Protocol):
         ...
 
     def members(self, edge: Edge, topic: str) -> list[ReporterFacts]:
-        """The runs of the edge's group that report on the topic, or are at work on it."""
+        """The runs of the edge's group that report on the topic, or are at work on it; the tables
+        of the lake, those of before too."""
         ...
 
     def producers(self, edge: Edge, topic: str, instances: Collection[str]) -> list[ReporterFacts]:

@@ -37,7 +37,7 @@ class Hop:
     def upstreams(self, topic: str, known: Known) -> dict[str, tuple[str, ...]]:
         """From which clusters the topic (the edge's name of it) is mirrored into the edge's
         downstream, and what each calls it."""
-        if self.edge.kind == "consumer":
+        if self.edge.reported:
             return {}
         there = self.edge.downstream_topic(topic)
         found: dict[str, tuple[str, ...]] = {}
@@ -70,7 +70,7 @@ class Hop:
             names = known.get(edge.upstream, ())
             here = edge.upstream_topics(topic, names) if cluster == edge.downstream else ()
             return tuple({*here, *([topic] if cluster == edge.upstream else [])})
-        if edge.kind == "consumer" or cluster == edge.downstream:
+        if edge.reported or cluster == edge.downstream:
             return (topic,)
         return tuple(
             {
@@ -83,7 +83,7 @@ class Hop:
     def places(self, topic: str, known: Known) -> tuple[ClusterTopic, ...]:
         """The places whose counts and claims can change a verdict on this edge."""
         edge = self.edge
-        if edge.kind == "consumer":
+        if edge.reported:
             return ((edge.upstream, topic),)
         if edge.kind == "mirror":
             return ((edge.downstream, edge.downstream_topic(topic)), (edge.upstream, topic))
@@ -93,7 +93,7 @@ class Hop:
     def sides(self, topic: str, known: Known) -> tuple[list[ClusterTopic], list[ClusterTopic]]:
         """What has to be counted downstream, and upstream, before the hop is judged."""
         edge = self.edge
-        if edge.kind == "consumer":
+        if edge.reported:
             return [(edge.upstream, AUDIT_TOPIC)], [(edge.upstream, topic)]
         down = [(edge.downstream, edge.downstream_topic(topic))]
         if edge.kind == "mirror":
@@ -104,7 +104,7 @@ class Hop:
     def clusters(self) -> tuple[str, ...]:
         """The clusters of :meth:`places`, whatever the topic."""
         edge = self.edge
-        if edge.kind == "consumer":
+        if edge.reported:
             return (edge.upstream,)
         if edge.kind == "mirror":
             return (edge.downstream, edge.upstream)

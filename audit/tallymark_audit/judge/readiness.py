@@ -3,7 +3,8 @@
 Which reporters matter depends on the kind of the hop. Producers report claims of whole windows, so
 a producer that has not reported holds back the whole window. Mirrors and consumer groups need not
 report: what they have carried is counted downstream. They matter where messages are missing that
-they may still carry.
+they may still carry. A load runs once an hour or once a night and is silent in between, so how long
+a window has waited for it counts, not when it last reported.
 
 A window that begins after its records were written was stamped by a clock that is ahead. Waiting
 for its end would hide it for as long as the clock is ahead, so the time of writing is used instead.
@@ -13,11 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tallymark_audit.judge.damage import UNDAMAGED, Damage, Held
 from tallymark_audit.judge.states import SEVERITY, Clock, ReporterFacts, State
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.time_format import utc
+
+NOT_LOADED: Final = "not loaded yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class Readiness:
             silent = carriers if not reporters else None
             downstream = _worst_held((downstream, silent, *_owing(reporters, end, clock)))
             held = _worst_held((held, silent))
+        elif edge.kind == "lake":
+            carriers = _load(edge, reporters, end, clock)
         else:
             carriers = _mirror(reporters, clock) if reporters else _silent_mirror(end, clock)
         held = young or _worst_held((damage.of_window(end), held))
@@ -172,6 +178,17 @@ def _group(reporters: Sequence[ReporterFacts], clock: Clock) -> Held | None:
     if clock.now - heard <= clock.silence_ms:
         return State.SETTLING, "the group has not come to it yet"
     return State.UNKNOWN, f"nobody of the group was heard since {utc(heard)}, and it is behind"
+
+
+def _load(edge: Edge, tables: Sequence[ReporterFacts], end: int, clock: Clock) -> Held | None:
+    """What the load has not come to is not loaded yet, for as long as loads may take to come."""
+    if tables and all(one.retired for one in tables):
+        return None
+    heard = max((one.last_heard for one in tables), default=0)
+    last = f"the last load was committed at {utc(heard)}" if heard else "no load has reported"
+    if clock.now < max(end, clock.changed) + edge.overdue_ms:
+        return State.SETTLING, f"{NOT_LOADED}; {last}"
+    return State.UNKNOWN, f"not loaded, though it is overdue; {last}"
 
 
 def _young(end: int, clock: Clock) -> Held | None:

@@ -35,6 +35,11 @@ def learned_since(now_ms: int) -> int:
 
 def counter_of(edge: Edge, topic: str) -> ClusterTopic:
     """The counter that sees how late records of the edge's topic come, and its name of the topic: a
-    consumer edge counts for itself, other edges have the counter of their downstream cluster."""
+    consumer edge counts for itself, other edges have the counter of their downstream cluster. Into
+    the lake records come when they are loaded, so there the counter upstream says how late they
+    are.
+    """
+    if edge.kind == "lake":
+        return edge.upstream, topic
     counter = edge.name if edge.kind == "consumer" else edge.downstream
     return counter, edge.downstream_topic(topic)

@@ -24,6 +24,7 @@ from tallymark_audit.judge.copy_progress import (
     in_flight,
     newest,
     owing,
+    reasons_of,
     standing_still,
     unreported,
     with_deletions,
@@ -31,6 +32,7 @@ from tallymark_audit.judge.copy_progress import (
 from tallymark_audit.judge.damage import Damage, Damaged
 from tallymark_audit.judge.fact_source import Carried, Counted, CounterTimes, FactSource
 from tallymark_audit.judge.hops import ClusterTopic, Hop, Known, Sides, paired
+from tallymark_audit.judge.loaded import Loaded, current_tables, lake_facts
 from tallymark_audit.judge.processed import Processed
 from tallymark_audit.judge.settle_time import counter_of, learned_settle_ms
 from tallymark_audit.judge.verdicts import Clock, ReporterFacts, Verdict, judge, undecidable
@@ -62,7 +64,7 @@ def judge_windows(
     passed = passed_by(edge, carried, settings.silence_ms)
     damage = damage_of(source, hop, topic, known, carried, passed)
     sides = _BothSides(source, hop, topic, windows, known, counters, carried, passed)
-    cells = sides.of_group(carriers) if edge.kind == "consumer" else sides.of_clusters()
+    cells = sides.of(carriers)
     windows = [at for at in windows if cells[at] or not skip_empty]
     why = _collides(hop, topic, known)
     if why:
@@ -92,6 +94,8 @@ def judge_windows(
 
 def _carriers(source: FactSource, edge: Edge, topic: str) -> list[ReporterFacts]:
     """The reporters that carry messages over the edge and report how far they have come."""
+    if edge.kind == "lake":
+        return current_tables(source.members(edge, topic))
     if edge.kind == "consumer":
         return source.members(edge, topic)
     mirror = source.mirror(edge) if edge.kind == "mirror" else None
@@ -110,11 +114,12 @@ def passed_by(edge: Edge, carried: Carried, patience_ms: int) -> Mapping[int, Pa
     """How far the edge's mirror or group has come in each partition upstream. It is done with one
     that was deleted, after ``patience_ms``.
 
-    Of a group it does not matter since when: what it has processed is in the same reports."""
+    Of a group or a load it does not matter since when: what it has processed is in the same
+    reports."""
     if edge.kind == "producer":
         return {}
     passed = newest(carried.words) if carried.watched is None else carried.watched
-    if edge.kind == "consumer":
+    if edge.reported:
         passed = {partition: Passed(at.offset) for partition, at in passed.items()}
     return with_deletions(passed, carried.deleted, carried.detached, patience_ms)
 
@@ -154,6 +159,12 @@ class _BothSides:
     counters: CounterTimes
     carried: Carried
     passed: Mapping[int, Passed]
+
+    def of(self, carriers: Sequence[ReporterFacts]) -> dict[int, list[CellFacts]]:
+        """As the kind of the edge wants it."""
+        if self.hop.edge.kind == "consumer":
+            return self.of_group(carriers)
+        return self.of_lake() if self.hop.edge.kind == "lake" else self.of_clusters()
 
     def of_clusters(self) -> dict[int, list[CellFacts]]:
         """Of a producer's or a mirror's edge."""
@@ -200,6 +211,23 @@ class _BothSides:
             for at in self.windows
         }
 
+    def of_lake(self) -> dict[int, list[CellFacts]]:
+        """Of the edge into the lake."""
+        edge, topic = self.hop.edge, self.topic
+        held = self.source.counted(edge.upstream, topic, self.windows)
+        done = Loaded.of(self.source.processed(edge, topic, self.windows))
+        gaps = [*self.carried.gaps, *deletion_gaps(self.carried.deleted)]
+        return {
+            at: lake_facts(
+                held.cells.get(at, {}),
+                done,
+                at,
+                in_flight(held.parts.get(at, {}), self.passed, self.counters.carried),
+                reasons_of(held.parts.get(at, {}), gaps),
+            )
+            for at in self.windows
+        }
+
     def _above(self) -> dict[ClusterTopic, Counted]:
         """What is counted of the topic, by whatever name, in every cluster mirrored in."""
         return {
@@ -241,7 +269,7 @@ def _hidden(
     source: FactSource, edge: Edge, topic: str, windows: Sequence[int]
 ) -> Mapping[int, int]:
     """By window, the records downstream that were counted and not told apart."""
-    if edge.kind == "consumer":
+    if edge.reported:
         return {}
     return source.hidden(edge.downstream, edge.downstream_topic(topic), windows)
 

@@ -21,6 +21,8 @@ FOREVER: Final = (1 << 63) - 1
 """Later than every time (ms), and behind every offset."""
 GROUP: Final = "group:"
 """The prefix that marks a consumer group, where edges name their ends."""
+LAKE: Final = "lake"
+"""The end of a hop into the data lake, the kind of its reporters, and their tier."""
 OVERFLOW: Final = "(overflow)"
 """The server of a cell that holds records of more runs than may be kept, by number; it has no
 instance. A stamp always has one, so no stamp can name such a cell."""
@@ -108,9 +110,10 @@ ABORTED: Final = "aborted"
 FILTERED: Final = "filtered"
 FAILED: Final = "failed"
 IN_DOUBT: Final = "in doubt"
-EXCUSES: Final = (ABORTED, FILTERED, FAILED, IN_DOUBT)
-"""Reasons for which nothing is lost: never committed, left out on purpose, refused, or never
-promised. Of a sequence with several the first counts."""
+QUARANTINED: Final = "quarantined"
+EXCUSES: Final = (ABORTED, FILTERED, FAILED, IN_DOUBT, QUARANTINED)
+"""Reasons for which nothing is lost: never committed, left out on purpose, refused, never promised,
+or in the lake's quarantine table. Of a sequence with several the first counts."""
 EXPIRED: Final = "expired"
 """It was promised, and upstream deleted it before it was passed on: missing for good."""
 
@@ -119,11 +122,12 @@ EXPIRED: Final = "expired"
 class Edge:
     """One hop that is judged: what ``upstream`` has, ``downstream`` must have.
 
-    ``upstream`` is ``producer`` or a cluster, ``downstream`` a cluster or ``group:<name>``;
-    ``topics`` is the regular expression of the topics that pass the hop (the declared filter), by
-    their names upstream, which verdicts use. The rules of a ``mirror`` also say which topics it
-    leaves out and how it names the others. ``implied`` marks the producer edge of a mirror's
-    target, which usually has no producers of its own."""
+    ``upstream`` is ``producer`` or a cluster, ``downstream`` a cluster, ``group:<name>`` or
+    ``lake``; ``topics`` is the regular expression of the topics that pass the hop (the declared
+    filter), by their names upstream, which verdicts use. The rules of a ``mirror`` also say which
+    topics it leaves out and how it names the others. ``implied`` marks the producer edge of a
+    mirror's target, which usually has no producers of its own. ``overdue_ms``: a window that the
+    load has not come to for so long after its end is not waited for any more."""
 
     name: str
     upstream: str
@@ -132,6 +136,13 @@ class Edge:
     topics: str = ".*"
     implied: bool = False
     mirror: Mirror | None = None
+    overdue_ms: int = 0
+
+    @property
+    def reported(self) -> bool:
+        """Whether what is downstream is known from reports alone, on the upstream's audit topic: no
+        counter reads a consumer group or a lake."""
+        return self.kind in ("consumer", "lake")
 
     @property
     def home(self) -> str:
@@ -141,7 +152,8 @@ class Edge:
 
     @property
     def group(self) -> str:
-        """Of a consumer edge the group's name."""
+        """Of a consumer edge the group's name; of the lake's edge the name that its reporters give
+        as theirs."""
         return self.downstream.removeprefix(GROUP)
 
     @property

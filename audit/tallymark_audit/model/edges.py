@@ -1,7 +1,8 @@
 """The hops that are judged, derived from the settings: there is no second description of the graph.
 
 Every cluster has an edge from its producers, judged by the claims on its own audit topic; every
-mirror is an edge, and every consumer group that the settings name or whose members report. The
+mirror is an edge, every consumer group that the settings name or whose members report, and where
+there is a lake, the load of each cluster that is loaded. The
 producer edge of a mirror's target is *implied*: most targets have no producers, but a record
 without an origin upstream must not pass unnoticed.
 
@@ -17,7 +18,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from tallymark.deployment import Deployment
-from tallymark_audit.model.cells import GROUP, Edge
+from tallymark_audit.model.cells import GROUP, LAKE, Edge
 
 AUDIT_TOPIC = "_tallymark_audit"
 """Where reporters publish, on the cluster they report about."""
@@ -48,7 +49,24 @@ def derive_edges(deployment: Deployment) -> tuple[Edge, ...]:
     groups = tuple(
         consumer_edge(one.cluster, one.group, one.topics) for one in deployment.audit.consumers
     )
-    return producers + mirrors + groups
+    return producers + mirrors + groups + _loads(deployment)
+
+
+def _loads(deployment: Deployment) -> tuple[Edge, ...]:
+    lake = deployment.lake
+    if lake is None:
+        return ()
+    return tuple(
+        Edge(
+            f"{cluster.name}-to-{LAKE}",
+            cluster.name,
+            LAKE,
+            "lake",
+            lake.topics,
+            overdue_ms=lake.overdue_ms,
+        )
+        for cluster in deployment.lake_clusters
+    )
 
 
 def consumer_edge(cluster: str, group: str, topics: str) -> Edge:

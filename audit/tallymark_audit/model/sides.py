@@ -252,8 +252,9 @@ class CellFacts:
     """Both sides of one cell on one edge. ``observed_count`` replaces the observation's count for
     records without a stamp on a fan-in edge, where only a share of what is seen is this edge's.
     ``explained`` are sequences whose absence has a stated reason, besides what the two sides say.
-    ``in_flight``: nothing shows yet that the mirror, or the group, has passed them. ``unreported``:
-    the members of a group that may have processed some without a report."""
+    ``in_flight``: nothing shows yet that the mirror, the group or the load has passed them.
+    ``unreported``: the members of a group that may have processed some without a report.
+    ``excused``: how many more are absent for a stated reason, where that does not name them."""
 
     key: CellKey
     claim: Claim | None = None
@@ -262,6 +263,7 @@ class CellFacts:
     observed_count: int | None = None
     in_flight: bool = False
     unreported: frozenset[str] = frozenset()
+    excused: int = 0
 
 
 def _few_hashed(side: Claim | Observation, size: int) -> int:

@@ -362,6 +362,10 @@ class LakeSettings(Part):
     """A row is marked as late if the hour it belongs to had ended so long before the load before
     the one that brought it."""
 
+    overdue_ms: Annotated[int, Field(ge=60_000)] = 26 * HOUR_MS
+    """How long after its end a window may wait for its load, before it is UNKNOWN and an alert:
+    more than the time between two loads and the time that a load takes."""
+
     @model_validator(mode="after")
     def _topics_can_be_read(self) -> Self:
         try:

@@ -95,9 +95,8 @@ def _judged(
 def _windows(source: SparkFacts, hop: Hop, topic: str, known: Known) -> set[int]:
     """The windows in which anything is known of either side of the edge."""
     edge = hop.edge
-    if edge.kind == "consumer":
-        done = source.book(edge.upstream).processed(edge.group)
-        windows = {claim.key.window for claim in done if claim.key.topic == topic}
+    if edge.reported:
+        windows = {claim.key.window for claim in source.reported(edge, topic)}
         return windows.union(source.observed(edge.upstream, topic))
     there = edge.downstream_topic(topic)
     windows = {*source.observed(edge.downstream, there)}

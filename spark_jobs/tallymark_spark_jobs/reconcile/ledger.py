@@ -226,6 +226,7 @@ def counted_in(edge: Edge, topic: str) -> list[tuple[str, str]]:
         "producer": [there],
         "mirror": [(edge.upstream, topic), there],
         "consumer": [(edge.upstream, topic)],
+        "lake": [(edge.upstream, topic)],
     }.get(edge.kind, [])
 
 

@@ -22,6 +22,7 @@ from tallymark_audit.judge.copy_progress import (
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.fact_source import Carried, Counted, CounterTimes
 from tallymark_audit.judge.hops import Hop, Known
+from tallymark_audit.judge.loaded import current_tables
 from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import FOREVER, CellKey, Edge
@@ -95,9 +96,7 @@ class SparkFacts:
 
     def processed(self, edge: Edge, topic: str, windows: Sequence[int]) -> Iterable[Claim]:
         wanted = set(windows)
-        for claim in self.book(edge.upstream).processed(edge.group):
-            if claim.key.topic == topic and claim.key.window in wanted:
-                yield claim
+        return [claim for claim in self.reported(edge, topic) if claim.key.window in wanted]
 
     def homes(self, clusters: Collection[str], instances: Collection[str]) -> dict[str, str]:
         return {
@@ -119,7 +118,11 @@ class SparkFacts:
             at.reporter for at in book.copied if at.topic == topic
         }
         reporters = book.reporters.values()
-        group = {one.reporter for one in reporters if one.consumer_group == edge.group}
+        group = {
+            one.reporter
+            for one in reporters
+            if one.tier == edge.kind and one.consumer_group == edge.group
+        }
         return self._reporters(edge, group & here)
 
     def producers(self, edge: Edge, topic: str, instances: Collection[str]) -> list[ReporterFacts]:
@@ -135,17 +138,21 @@ class SparkFacts:
 
     def carried(self, edge: Edge, topic: str, carriers: Sequence[str]) -> Carried:
         book = self.book(edge.home)
+        began = self._facts.began.get((edge.upstream, topic), 0)
+        # A table has come so far with the log that there was when its last load was committed.
+        since = began if edge.kind == "lake" else 0
         words = [
             Word(place.reporter, place.partition, offset, at)
             for place, (at, offset) in book.copied.items()
-            if place.topic == topic and place.reporter in carriers
+            if place.topic == topic and place.reporter in carriers and at >= since
         ]
         if edge.kind == "consumer":
             return Carried(words)
-        said = [gap for who, gap in book.gaps if who == mirror_of(edge) and gap.topic == topic]
+        by = set(carriers) if edge.kind == "lake" else {mirror_of(edge)}
+        said = [gap for who, gap in book.gaps if who in by and gap.topic == topic]
         return Carried(
             words,
-            None if carriers else self._all_of(edge.upstream, topic),
+            None if carriers or edge.kind == "lake" else self._all_of(edge.upstream, topic),
             [
                 GapOf(gap.partition, gap.first_offset, gap.last_offset, GAP_MEANS[gap.reason])
                 for gap in said
@@ -156,7 +163,7 @@ class SparkFacts:
                 for gap in said
                 if gap.reason == STOPPED
             ],
-            began=self._facts.began.get((edge.upstream, topic), 0),
+            began=began,
         )
 
     def damaged(self, cluster: str, topic: str) -> list[Damaged]:
@@ -182,6 +189,14 @@ class SparkFacts:
 
     def hidden(self, cluster: str, topic: str, windows: Sequence[int]) -> dict[int, int]:
         return {}  # Spark keeps every cell apart
+
+    def reported(self, edge: Edge, topic: str) -> list[Claim]:
+        """What the runs of the edge's group, or the tables of the lake, report of the topic."""
+        book = self.book(edge.upstream)
+        if edge.kind == "lake":
+            tables = {one.reporter for one in current_tables(self.members(edge, topic))}
+            return [claim for claim in book.loaded(tables) if claim.key.topic == topic]
+        return [claim for claim in book.processed(edge.group) if claim.key.topic == topic]
 
     def observed(self, cluster: str, topic: str) -> ByWindow:
         """What was counted of a topic, in all windows."""

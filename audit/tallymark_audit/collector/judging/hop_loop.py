@@ -15,6 +15,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.deployment import AuditSettings
 from tallymark.errors import TallymarkError
+from tallymark_audit.collector.judging.loads import (
+    LoadsAwaited,
+    awaits_load,
+    heard_of_loads,
+)
 from tallymark_audit.collector.judging.waiting import EACH_MS, Signs, Waiting, those_waited_for
 from tallymark_audit.collector.judging.window_facts import StoreFacts, topics_known
 from tallymark_audit.collector.ledger import Ledger
@@ -79,6 +84,7 @@ class HopLoop:
         self._due: dict[TopicWindow, int] = {}
         self._signs: Signs = ()
         self._waiting = Waiting()
+        self._loads = LoadsAwaited()
         self._collisions: set[str] = set()
         self._many = Counter[str]()
         self._turns = turns
@@ -115,8 +121,12 @@ class HopLoop:
                 if self._owes(topic, window):
                     self._due[topic, window] = now
                     self._waiting.ended((topic, window))
+                    self._loads.ended((topic, window))
             self._since = max(self._since, min(changed_at, now))  # a clock may be far ahead
         self._look_at_signs(connection, now)
+        if self.hop.edge.kind == "lake":
+            heard = heard_of_loads(connection, self.hop.edge.home)
+            self._due.update(dict.fromkeys(self._loads.due(heard, now), now))
         horizon = self._since - 2 * SLACK_MS
         self._seen = {key: at for key, at in self._seen.items() if at >= horizon}
 
@@ -250,6 +260,11 @@ class HopLoop:
             states.add(State.SETTLING)
         if State.OPEN in states:
             self._due[key] = max(end, now + WAITING_MS)
+        elif awaits_load(verdict) and verdict.young_until <= now:
+            self._due.pop(key, None)
+            changed = max(min(end, now), self._seen.get(key, 0))
+            overdue = changed + self.hop.edge.overdue_ms
+            self._loads.wait(key, max(now + LONGEST_CROWD_MS, overdue))
         elif State.SETTLING in states:
             # What a clock that is ahead stamped settles by when it was written, not by its end.
             quiet = max(min(end, now), self._seen.get(key, 0)) + self._settings.settle_min_ms

@@ -76,7 +76,7 @@ class Namer:
         self._edges: Mapping[str, Edge] = {
             edge.name: edge
             for edge in edges
-            if edge.kind in ("mirror", "consumer") and edge.home == ledger.cluster
+            if edge.kind != "producer" and edge.home == ledger.cluster
         }
         self._queue: deque[UnnamedWindow] | None = None
         self._turns = Turns[UnnamedWindow](clock)

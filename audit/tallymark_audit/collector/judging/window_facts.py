@@ -12,6 +12,7 @@ from tallymark.deployment import AuditSettings
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.fact_source import Carried, Counted, CounterTimes
 from tallymark_audit.judge.hops import ClusterTopic, Hop, Known
+from tallymark_audit.judge.loaded import current_tables
 from tallymark_audit.judge.settle_time import counter_of, learned_settle_ms, learned_since
 from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.model.cells import CellKey, Edge
@@ -48,7 +49,12 @@ class StoreFacts:
         return facts.claimed(self._connection, cluster, topic, windows)
 
     def processed(self, edge: Edge, topic: str, windows: Sequence[int]) -> Iterable[Claim]:
-        return facts.processed(self._connection, edge.upstream, edge.group, topic, windows)
+        if edge.kind == "lake":
+            tables = current_tables(self.members(edge, topic))
+            members = frozenset(one.reporter for one in tables)
+        else:
+            members = facts.members_named(self._connection, edge.upstream, edge.kind, edge.group)
+        return facts.processed(self._connection, edge.upstream, members, topic, windows)
 
     def homes(self, clusters: Collection[str], instances: Collection[str]) -> dict[str, str]:
         return facts.homes(self._connection, clusters, instances)
@@ -57,7 +63,7 @@ class StoreFacts:
         return carried.mirror_reporter(self._connection, edge)
 
     def members(self, edge: Edge, topic: str) -> list[ReporterFacts]:
-        return facts.members_of(self._connection, edge.upstream, edge.group, topic)
+        return facts.members_of(self._connection, edge, topic)
 
     def producers(self, edge: Edge, topic: str, instances: Collection[str]) -> list[ReporterFacts]:
         return facts.reporters_of(self._connection, edge.downstream, topic, instances)
@@ -67,6 +73,10 @@ class StoreFacts:
         if edge.kind == "consumer":
             words = carried.words_of(self._connection, edge.upstream, carriers, topic)
             return Carried(words, deleted=deleted, detached=detached)
+        if edge.kind == "lake":
+            words = carried.words_of_tables(self._connection, edge.upstream, carriers, topic)
+            gaps = carried.gaps_by(self._connection, edge.upstream, carriers, topic)
+            return Carried(words, gaps=gaps, deleted=deleted, detached=detached)
         words = carried.words_of_mirror(self._connection, edge, topic) if carriers else []
         stops = carried.stops_of(self._connection, edge, topic)
         began = began_anew(self._connection, edge.upstream).get(topic, 0) if stops else 0

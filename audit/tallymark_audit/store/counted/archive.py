@@ -192,7 +192,7 @@ def _with_fewer_sketches(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         kept.append({**row, "latency": []})
         if row["latency"]:
-            key = row["tier"], row["reporter"] if row["tier"] == "consumer" else ""
+            key = row["tier"], row["reporter"] if row["tier"] in ("consumer", "lake") else ""
             first = firsts.setdefault(key, kept[-1])
             whole[key] = sketches.merged((whole.get(key, {}), sketches.from_store(row["latency"])))
             first["latency"] = sketches.to_list(whole[key])

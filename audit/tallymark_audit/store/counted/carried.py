@@ -1,13 +1,13 @@
-"""How far mirrors and consumer groups have come, and what mirrors could not copy.
+"""How far mirrors, consumer groups and loads have come, and what mirrors and loads left out.
 
-A mirror or a consumer reports for each partition the offset below which it is done. A mirror that
-does not report (MirrorMaker, an older version) is watched instead: partitions are copied in order,
-so it has passed the beginning of the newest cell of which anything arrived.
+A mirror, a consumer or a load reports for each partition the offset below which it is done. A
+mirror that does not report (MirrorMaker, an older version) is watched instead: partitions are
+copied in order, so it has passed the beginning of the newest cell of which anything arrived.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, exists, select
 
@@ -45,19 +45,29 @@ def mirror_reporter(connection: Connection, edge: Edge) -> ReporterFacts | None:
 
 
 def words_of_mirror(connection: Connection, edge: Edge, topic: str) -> list[Word]:
-    """The newest report of the edge's mirror on each partition of the topic. Reports on an earlier
-    topic of the same name, which was deleted and made again, are left out."""
+    """The newest report of the edge's mirror on each partition of the topic."""
+    return _words_now(connection, edge.upstream, edge.downstream, [mirror_of(edge)], topic)
+
+
+def words_of_tables(
+    connection: Connection, cluster: str, tables: Iterable[str], topic: str
+) -> list[Word]:
+    """How far each of these tables of the lake has come with each partition of the topic."""
+    return _words_now(connection, cluster, cluster, sorted(tables), topic)
+
+
+def _words_now(
+    connection: Connection, upstream: str, reports: str, reporters: Sequence[str], topic: str
+) -> list[Word]:
+    """What these reporters said on the audit topic of the cluster ``reports``, without reports on
+    an earlier topic of the same name, which was deleted and made again."""
     query = select(progress.c.partition, progress.c.topic_id).where(
-        progress.c.cluster == edge.upstream, progress.c.topic == topic
+        progress.c.cluster == upstream, progress.c.topic == topic
     )
     ids = {row.partition: row.topic_id for row in connection.execute(query)}
-    query = select(*_WORD, copied.c.topic_id).where(
-        copied.c.cluster == edge.downstream,
-        copied.c.reporter == mirror_of(edge),
-        copied.c.topic == topic,
-    )
+    said = copied.c.cluster == reports, copied.c.reporter.in_(reporters), copied.c.topic == topic
     found: list[Word] = []
-    for row in connection.execute(query):
+    for row in connection.execute(select(*_WORD, copied.c.topic_id).where(*said)):
         now = ids.get(row.partition, "")
         if not row.topic_id or not now or row.topic_id == now:
             found.append(Word(row.reporter, row.partition, row.through_offset, row.at))
@@ -130,15 +140,25 @@ def stops_of(connection: Connection, edge: Edge, topic: str) -> list[Stop]:
 def gaps_of(connection: Connection, edge: Edge, topic: str) -> list[GapOf]:
     """The offsets of the topic that the edge's mirror could not copy, where their reason explains
     missing messages."""
-    start = GAP_TEXT.format(mirror=mirror_of(edge), reason="")
-    query = select(incidents).where(
-        incidents.c.cluster == edge.downstream,
-        incidents.c.topic == topic,
-        incidents.c.kind == "gap",
-        incidents.c.reason.startswith(start, autoescape=True),
-    )
-    return [
-        GapOf(row["partition"], row["from_offset"], row["to_offset"] - 1, GAP_MEANS[reason])
-        for row in connection.execute(query).mappings()
-        if (reason := row["reason"].removeprefix(start)) in GAP_MEANS
-    ]
+    return gaps_by(connection, edge.downstream, [mirror_of(edge)], topic)
+
+
+def gaps_by(
+    connection: Connection, cluster: str, reporters: Iterable[str], topic: str
+) -> list[GapOf]:
+    """The same of reporters on the audit topic of a cluster."""
+    found: list[GapOf] = []
+    for name in reporters:
+        start = GAP_TEXT.format(mirror=name, reason="")
+        query = select(incidents).where(
+            incidents.c.cluster == cluster,
+            incidents.c.topic == topic,
+            incidents.c.kind == "gap",
+            incidents.c.reason.startswith(start, autoescape=True),
+        )
+        found += [
+            GapOf(row["partition"], row["from_offset"], row["to_offset"] - 1, GAP_MEANS[reason])
+            for row in connection.execute(query).mappings()
+            if (reason := row["reason"].removeprefix(start)) in GAP_MEANS
+        ]
+    return found

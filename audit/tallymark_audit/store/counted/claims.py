@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import Connection, select, update
 
 from tallymark.errors import UserError
-from tallymark_audit.events.claim_book import PartKey, Reporter, introduce, parts_of
+from tallymark_audit.events.claim_book import (
+    PartKey,
+    Reporter,
+    Said,
+    introduce,
+    parts_of,
+    replaces,
+)
 from tallymark_audit.events.events import AuditEvent, Copied
 from tallymark_audit.model.absurd import AbsurdError
 from tallymark_audit.model.sides import Claim
@@ -94,8 +101,8 @@ def _save_copied(
     events: Iterable[AuditEvent],
     known: Mapping[str, Reporter],
 ) -> None:
-    """Store the newest report of each reporter on each partition; an older one changes nothing. It
-    need not be the furthest one, since a log that was cut, or made again, is copied again. Of equal
+    """Store the newest report of each reporter on each partition
+    (:func:`~tallymark_audit.events.claim_book.replaces`); an older one changes nothing. Of equal
     reports the first one holds, so a repeated report does not make its messages wait for another
     count. A report with a missing part is not used: the work it covers may be in that part."""
     told = [event for event in events if event.event_number <= known[event.reporter].covered]
@@ -111,14 +118,13 @@ def _save_copied(
             place = event.reporter, one.topic, one.partition
             row = {"cluster": cluster, "reporter": event.reporter, "at": event.emitted_at}
             row |= {name: getattr(one, name) for name in Copied.__slots__}
-            if place not in have or _is_news(row, have[place]):
+            if place not in have or replaces(event.kind, _said(have[place]), _said(row)):
                 have[place] = fresh[place] = row
     upsert(connection, copied, fresh.values())
 
 
-def _is_news(row: Row, known: Row) -> bool:
-    same = all(row[name] == known[name] for name in ("through_offset", "topic_id"))
-    return row["at"] >= known["at"] and not same
+def _said(row: Row) -> Said:
+    return Said(row["at"], row["through_offset"], row["topic_id"])
 
 
 def _load_reporters(

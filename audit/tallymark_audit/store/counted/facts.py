@@ -8,7 +8,7 @@ Cells of windows that are packed read as the others do
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from sqlalchemy import Connection, Table, exists, func, or_, select, union
@@ -17,7 +17,7 @@ from tallymark_audit.judge.copy_progress import Part
 from tallymark_audit.judge.fact_source import Counted
 from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.model import sketches
-from tallymark_audit.model.cells import GROUP, CellKey
+from tallymark_audit.model.cells import GROUP, CellKey, Edge
 from tallymark_audit.model.edges import consumer_edge
 from tallymark_audit.model.sides import Claim, Observation, merge_claims, merge_observations
 from tallymark_audit.store.counted.archive import packed_rows
@@ -90,18 +90,27 @@ def kept_windows(connection: Connection) -> Mapping[tuple[str, str], list[int]]:
     return found
 
 
-def processed(
-    connection: Connection, cluster: str, group: str, topic: str, windows: Sequence[int]
-) -> Iterator[Claim]:
-    """What the runs of a group report as processed of a topic: one claim a run and cell."""
+def members_named(connection: Connection, cluster: str, tier: str, group: str) -> frozenset[str]:
+    """The names of all runs that ever reported for a group."""
     query = select(reporters.c.reporter).where(
         reporters.c.cluster == cluster,
-        reporters.c.tier == "consumer",
+        reporters.c.tier == tier,
         reporters.c.consumer_group == group,
     )
-    members = {row.reporter for row in connection.execute(query)}
+    return frozenset(connection.scalars(query))
+
+
+def processed(
+    connection: Connection,
+    cluster: str,
+    members: Collection[str],
+    topic: str,
+    windows: Sequence[int],
+) -> Iterator[Claim]:
+    """What these runs of a group, or tables of the lake, report as processed of a topic: one claim
+    a run, or commit, and cell."""
     for row in _rows(connection, claims, cluster, topic, windows) if members else ():
-        if row["tier"] == "consumer" and row["reporter"] in members:
+        if row["reporter"] in members:
             yield claim_from_row(row)
 
 
@@ -125,8 +134,10 @@ def reporters_of(
     return list(found.values())
 
 
-def members_of(connection: Connection, cluster: str, group: str, topic: str) -> list[ReporterFacts]:
-    """The runs of a consumer group that report on the topic, or are at work on it."""
+def members_of(connection: Connection, edge: Edge, topic: str) -> list[ReporterFacts]:
+    """The runs of an edge's consumer group, or the tables of the lake, that report on the topic, or
+    are at work on it."""
+    cluster = edge.upstream
     reading = union(
         *(
             select(table.c.reporter).where(table.c.cluster == cluster, table.c.topic == topic)
@@ -135,8 +146,8 @@ def members_of(connection: Connection, cluster: str, group: str, topic: str) -> 
     )
     query = select(reporters).where(
         reporters.c.cluster == cluster,
-        reporters.c.tier == "consumer",
-        reporters.c.consumer_group == group,
+        reporters.c.tier == edge.kind,
+        reporters.c.consumer_group == edge.group,
         reporters.c.reporter.in_(reading),
     )
     return [reporter_facts(dict(row)) for row in connection.execute(query).mappings()]

@@ -220,11 +220,11 @@ def _judged(
 
 
 def _expected(edges: Sequence[Edge], cluster: str, topic: str) -> set[str]:
-    """The edges that must have judged what the cluster has: its mirrors'."""
+    """The edges that must have judged what the cluster has: its mirrors' and the load's."""
     return {
         edge.name
         for edge in edges
-        if edge.kind == "mirror" and edge.upstream == cluster and passes(edge, topic)
+        if edge.kind in ("mirror", "lake") and edge.upstream == cluster and passes(edge, topic)
     }
 
 

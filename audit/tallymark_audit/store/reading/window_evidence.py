@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, select
 
-from tallymark_audit.model.cells import GROUP, Edge
+from tallymark_audit.model.cells import GROUP, LAKE, Edge
 from tallymark_audit.model.edges import PRODUCER
 from tallymark_audit.store.counted import archive
 from tallymark_audit.store.judged import graph
@@ -141,7 +141,11 @@ def _edge(connection: Connection, name: str) -> Edge:
     upstream, _, downstream = name.partition("-to-")
     if upstream == PRODUCER:
         return Edge(name, upstream, downstream, "producer")
-    kind: Literal["consumer", "mirror"] = "consumer" if downstream.startswith(GROUP) else "mirror"
+    kind: Literal["consumer", "lake", "mirror"] = "mirror"
+    if downstream.startswith(GROUP):
+        kind = "consumer"
+    elif downstream == LAKE:
+        kind = "lake"
     return Edge(name, upstream, downstream, kind)
 
 
@@ -152,14 +156,15 @@ def _upstream(connection: Connection, edge: Edge, topic: str, window: int, most:
 
 
 def _downstream(connection: Connection, edge: Edge, topic: str, window: int, most: int) -> Portion:
-    """The counts downstream; for a group, what each of its runs reports as processed."""
-    if edge.kind != "consumer":
+    """The counts downstream; for a group, what each of its runs reports as processed, for the lake,
+    what each commit reports as loaded."""
+    if not edge.reported:
         there = edge.downstream_topic(topic)
         return _cells(connection, observations, edge.downstream, there, window, "cluster", most)
     members = select(reporters.c.reporter).where(
         reporters.c.cluster == edge.upstream, reporters.c.consumer_group == edge.group
     )
-    found = _cells(connection, claims, edge.upstream, topic, window, "consumer", most, members)
+    found = _cells(connection, claims, edge.upstream, topic, window, edge.kind, most, members)
     return replace(found, rows=tuple({**row, "ranges": row["acknowledged"]} for row in found.rows))
 
 
