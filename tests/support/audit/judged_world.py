@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tallymark.client.producing.stamps import Stamp
-from tallymark.deployment import AuditSettings, Deployment, dump_toml
+from tallymark.deployment import AuditSettings, Deployment, LakeSettings, dump_toml
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.judging.judge_loop import JudgeLoop
 from tallymark_audit.collector.judging.naming import Namer
@@ -182,10 +182,12 @@ def parts_of(record: Any) -> Any:
 
 
 @contextmanager
-def world_in(folder: Path, database: str | None = None) -> Iterator[World]:
+def world_in(
+    folder: Path, database: str | None = None, lake: LakeSettings | None = None
+) -> Iterator[World]:
     """A world whose settings are in ``folder``, and its store, too, unless it is ``database``."""
     audit = AUDIT.model_copy(update={"store": database}) if database else AUDIT
-    deployment = Deployment(data_dir=folder, audit=audit)
+    deployment = Deployment(data_dir=folder, audit=audit, lake=lake)
     (folder / "tallymark.toml").write_text(dump_toml(deployment))
     with open_store(deployment.audit_store) as store:
         yield World(store, deployment)

@@ -99,17 +99,13 @@ def events_of(
         if one.start < one.end
     )
     blank = _blank(who, commit, (after + 1) * EVENTS_PER_VERSION if after >= 0 else 0)
-    portions = [replace(blank, cells=tuple(some)) for some in _portions(cells, size)]
-    portions += [
-        replace(blank, gaps=gaps[at : at + PLACES_PER_EVENT])
-        for at in range(0, len(gaps), PLACES_PER_EVENT)
-    ]
-    # Last, since what is loaded is believed only with all that is before it.
-    portions += [
-        replace(blank, copied=copied[at : at + PLACES_PER_EVENT])
-        for at in range(0, len(copied), PLACES_PER_EVENT)
-    ]
-    portions = portions or [blank]
+    portions = [replace(blank, cells=tuple(some)) for some in _portions(cells, size)] or [blank]
+    if max(len(gaps), len(copied)) <= PLACES_PER_EVENT:
+        portions[-1] = replace(portions[-1], gaps=gaps, copied=copied)
+    else:  # behind the cells: what is loaded is believed only with all that is before it
+        rest = range(0, max(len(gaps), len(copied)), PLACES_PER_EVENT)
+        cut = [slice(at, at + PLACES_PER_EVENT) for at in rest]
+        portions += [replace(blank, gaps=gaps[some], copied=copied[some]) for some in cut]
     first = (commit.version + 1) * EVENTS_PER_VERSION - len(portions)
     return [
         replace(event, event_number=first + at, group=at + 1) for at, event in enumerate(portions)
