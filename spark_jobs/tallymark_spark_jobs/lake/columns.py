@@ -20,10 +20,32 @@ PARTITION_FIELDS: Final = (
 )
 
 
+_PLAIN: Final = (
+    (pa.types.is_large_string, pa.string()),
+    (pa.types.is_string_view, pa.string()),
+    (pa.types.is_large_binary, pa.binary()),
+    (pa.types.is_binary_view, pa.binary()),
+    (pa.types.is_fixed_size_binary, pa.binary()),
+    (pa.types.is_int8, pa.int32()),
+    (pa.types.is_int16, pa.int32()),
+    (pa.types.is_uint8, pa.int32()),
+    (pa.types.is_uint16, pa.int32()),
+    (pa.types.is_uint32, pa.int64()),
+    (pa.types.is_float16, pa.float32()),
+)
+
+
 def with_partition_columns(rows: pa.Schema) -> pa.Schema:
     """The columns of a new table: those of its rows, all nullable, and those of its folders."""
     _check_names(rows)
     return pa.schema([*(_nullable(field) for field in rows), *PARTITION_FIELDS])
+
+
+def first_columns(rows: pa.Schema | None) -> pa.Schema:
+    """Those of a table that does not exist yet. Refused: its first rows do not say any."""
+    if not rows:
+        raise Refused("the first commit of a table has to say which columns its rows have")
+    return with_partition_columns(rows)
 
 
 def evolved(table: pa.Schema, rows: pa.Schema) -> pa.Schema:
@@ -45,17 +67,21 @@ def evolved(table: pa.Schema, rows: pa.Schema) -> pa.Schema:
     return pa.schema([*kept, *(_nullable(field) for field in added), *PARTITION_FIELDS])
 
 
+def written_as(rows: pa.Schema) -> pa.Schema:
+    """The rows' columns in the types in which files have to hold them: those that both table
+    formats and all readers know. Tasks cast to it before they write."""
+    _check_names(rows)
+    return pa.schema([_nullable(field) for field in rows])
+
+
 def same_type(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether a table format keeps both types as one: it knows neither large nor viewed texts, nor
-    how the elements of a list are called."""
+    """Whether a table keeps both types as one."""
     return bool(_plain(one) == _plain(other))
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
-        return pa.binary()
+    """Without what no table format knows: large and viewed texts, dictionaries, integers below 32
+    bits, times other than in microseconds, and how the elements of a list are called."""
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -64,6 +90,11 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(each.name, _plain(each.type)) for each in kind])
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz="UTC" if kind.tz else None)
+    for is_one, plain in _PLAIN:
+        if is_one(kind):
+            return plain
     return kind
 
 

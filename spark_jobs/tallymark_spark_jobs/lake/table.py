@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from tallymark.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from tallymark_spark_jobs.counting.tally import CellTally
 
 Operation = Literal["load", "repair", "compact", "verdicts"]
 PARTITION_COLUMNS: Final = ("topic", "date", "hour")
@@ -110,7 +112,7 @@ class Manifest:
     ``quarantined`` records could not be made rows; ``side_files`` holds them (paths relative to the
     table's location, below :data:`SIDE_FOLDER`). ``gaps`` are offsets without a record: control
     records, aborted and compacted ones. ``expired`` ones were deleted before they were loaded,
-    which is a loss. ``tallies`` (``CellTally``) count rows and quarantined records; a topic that is
+    which is a loss. ``tallies`` count rows and quarantined records; a topic that is
     not audited has none.
     """
 
@@ -120,7 +122,7 @@ class Manifest:
     quarantined: int = 0
     gaps: int = 0
     expired: int = 0
-    tallies: tuple[Any, ...] = ()
+    tallies: tuple[CellTally, ...] = ()
     side_files: tuple[str, ...] = ()
 
 
@@ -147,7 +149,7 @@ class Detail:
     """The long part of a commit: ``expired`` lists the ranges that hold an expired offset."""
 
     ranges: tuple[OffsetRange, ...] = ()
-    tallies: tuple[Any, ...] = ()
+    tallies: tuple[CellTally, ...] = ()
     expired: tuple[OffsetRange, ...] = ()
     side_files: tuple[str, ...] = ()
 
@@ -178,8 +180,8 @@ class Commit:
         return self.detail().ranges
 
     @property
-    def tallies(self) -> tuple[Any, ...]:
-        """The ``CellTally`` of what was loaded, one a cell and task; see ``detail``."""
+    def tallies(self) -> tuple[CellTally, ...]:
+        """What was counted of what was loaded, one a cell and task; see ``detail``."""
         return self.detail().tallies
 
 
