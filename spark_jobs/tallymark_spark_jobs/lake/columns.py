@@ -48,6 +48,13 @@ def first_columns(rows: pa.Schema | None) -> pa.Schema:
     return with_partition_columns(rows)
 
 
+def as_told(columns: pa.Schema) -> pa.Schema:
+    """The columns that a format says it has: those of the folders last, and every type in the one
+    form that :func:`written_as` gives it."""
+    kept = [_nullable(field) for field in columns if field.name not in PARTITION_COLUMNS]
+    return pa.schema([*kept, *PARTITION_FIELDS])
+
+
 def evolved(table: pa.Schema, rows: pa.Schema) -> pa.Schema:
     """The table's columns with those of the rows that it does not have, in front of those of the
     folders. The table's own where there is nothing to add. Refused: a column has another type."""

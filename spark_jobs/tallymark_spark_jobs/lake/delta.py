@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from tallymark.errors import UserError
-from tallymark_spark_jobs.lake.columns import PARTITION_FIELDS, evolved, first_columns
+from tallymark_spark_jobs.lake.columns import as_told, evolved, first_columns
 from tallymark_spark_jobs.lake.committing import Change, CommittedTable, Raced, Version
 from tallymark_spark_jobs.lake.delta_stats import stats_json
 from tallymark_spark_jobs.lake.heads import KEY
@@ -55,8 +55,13 @@ class DeltaSnapshot:
         """The files of this version."""
         if self.handle is None:
             return ()
-        rows = pa.table(self.handle.get_add_actions(flatten=True))  # type: ignore[arg-type]
-        columns = ("path", "size_bytes", "num_records", *(f"partition.{c}" for c in PARTITION_COLUMNS))
+        rows = pa.table(self.handle.get_add_actions(flatten=True))
+        columns = (
+            "path",
+            "size_bytes",
+            "num_records",
+            *(f"partition.{c}" for c in PARTITION_COLUMNS),
+        )
         found = zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
         return tuple(
             DataFile(unquote(path), Place(topic, str(date), hour), rows or 0, size)
@@ -67,9 +72,7 @@ class DeltaSnapshot:
         """The columns, those of the folders last."""
         if self.handle is None:
             return pa.schema([])
-        columns = pa.schema(self.handle.schema().to_arrow())
-        kept = [field for field in columns if field.name not in PARTITION_COLUMNS]
-        return pa.schema([*kept, *PARTITION_FIELDS])
+        return as_told(pa.schema(self.handle.schema().to_arrow()))
 
 
 class DeltaLakeTable(CommittedTable[DeltaSnapshot]):
@@ -112,11 +115,12 @@ class DeltaLakeTable(CommittedTable[DeltaSnapshot]):
                 DeltaTable.create(
                     self.location,
                     _delta_schema(first_columns(rows)),
+                    mode="ignore",
                     partition_by=list(PARTITION_COLUMNS),
                     configuration=_SETTINGS,
                     storage_options=self._options(),
                 )
-            return self.open()
+            return self.prepared(self.open(), rows)
         if rows is None:
             return snapshot
         before = snapshot.schema()
@@ -129,7 +133,7 @@ class DeltaLakeTable(CommittedTable[DeltaSnapshot]):
                 self.location, version=snapshot.version, storage_options=self._options()
             )
             handle.alter.add_columns(_delta_schema(pa.schema(added)).fields)
-        return self.open()
+        return self.prepared(self.open(), rows)
 
     def try_change(self, snapshot: DeltaSnapshot, change: Change) -> None:
         """One version: files, offsets, and what it says about itself."""
@@ -242,5 +246,3 @@ def _repaired(key: PartitionKey) -> str:
 def _name(key: PartitionKey) -> str:
     parts: list[Any] = [key.cluster_id, key.topic_id, key.topic, key.partition]
     return "/".join(quote(str(part), safe="") for part in parts)
-
-

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, cast
 
@@ -37,6 +37,7 @@ KEY: Final = "tallymark"
 """The key of heads in a table's metadata."""
 MOST_TALLIES_INLINE: Final = 500
 _NUMBERS: Final = ("rows", "quarantined", "late", "gaps", "expired")
+"""As :class:`~tallymark_spark_jobs.lake.table.Commit` has them, in its order."""
 _REST: Final = b"tallymark.detail"
 
 
@@ -72,8 +73,8 @@ def pending(append: Append, storage: Storage, most_inline: int) -> Pending:
 
 def maintenance(operation: Operation, job: str) -> Pending:
     """The head of a commit that loads nothing."""
-    head = {"v": 1, "id": uuid.uuid4().hex, "operation": operation, "job": job}
-    return Pending(head["id"], _text(head))
+    name = uuid.uuid4().hex
+    return Pending(name, _text({"v": 1, "id": name, "operation": operation, "job": job}))
 
 
 def commit_from(head: str, version: int, at_ms: int, storage: Storage) -> Commit:
@@ -83,18 +84,24 @@ def commit_from(head: str, version: int, at_ms: int, storage: Storage) -> Commit
         told: dict[str, Any] = json.loads(head)
         if told["v"] != 1:
             raise ValueError(f"it was written by a newer release (form {told['v']})")
-        commit = Commit(
-            version,
-            at_ms,
-            cast("Operation", told["operation"]),
-            str(told["job"]),
-            **{name: int(told.get(name, 0)) for name in _NUMBERS},
-        )
+        rows, quarantined, late, gaps, expired = (int(told.get(name, 0)) for name in _NUMBERS)
+        operation, job = cast("Operation", told["operation"]), str(told["job"])
     except (ValueError, KeyError, TypeError) as error:
         raise Refused(
             f"{storage.location}: version {version} cannot be understood: {error}"
         ) from error
-    return replace(commit, detail=lambda: _detail(told, version, storage))
+    return Commit(
+        version,
+        at_ms,
+        operation,
+        job,
+        rows,
+        quarantined,
+        late,
+        gaps,
+        expired,
+        detail=lambda: _detail(told, version, storage),
+    )
 
 
 def id_of(head: str) -> str:

@@ -3,8 +3,8 @@
 The version is the *sequence number* of the snapshot, which rises by one with each. The ends of what
 is loaded are one property of the table, made in the same transaction as the snapshot: its metadata
 has them once, not once a snapshot. They carry the number of that snapshot, so a table that was
-rolled back is seen. Files are partitioned by the three columns of their folders; what a file's place
-is stands in the commit, so nobody has to open the file.
+rolled back is seen. Files are partitioned by the three columns of their folders; what a file's
+place is stands in the commit, so that no file is opened for it.
 
 pyiceberg by default repeats an overtaken commit on top of the newer version. That setting is put to
 zero in the table's properties, and in the handle too, since anyone may change properties.
@@ -32,7 +32,7 @@ from pyiceberg.table import Table, TableProperties
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from tallymark.errors import UserError
-from tallymark_spark_jobs.lake.columns import PARTITION_FIELDS, evolved, first_columns
+from tallymark_spark_jobs.lake.columns import as_told, evolved, first_columns
 from tallymark_spark_jobs.lake.committing import Change, CommittedTable, Raced, Version
 from tallymark_spark_jobs.lake.heads import KEY, ranges_in, ranges_out
 from tallymark_spark_jobs.lake.iceberg_files import from_iceberg, to_iceberg
@@ -83,9 +83,7 @@ class IcebergSnapshot:
         """The columns, those of the folders last."""
         if self.handle is None:
             return pa.schema([])
-        columns = schema_to_pyarrow(self.handle.schema(), include_field_ids=False)
-        kept = [field for field in columns if field.name not in PARTITION_COLUMNS]
-        return pa.schema([*kept, *PARTITION_FIELDS])
+        return as_told(schema_to_pyarrow(self.handle.schema(), include_field_ids=False))
 
 
 class IcebergTable(CommittedTable[IcebergSnapshot]):
@@ -146,7 +144,7 @@ class IcebergTable(CommittedTable[IcebergSnapshot]):
             columns = first_columns(rows)
             with self._errors(), self._raced():
                 self._make(columns)
-            return self.open()
+            return self.prepared(self.open(), rows)
         if rows is None:
             return snapshot
         before = snapshot.schema()
@@ -154,10 +152,14 @@ class IcebergTable(CommittedTable[IcebergSnapshot]):
         added = [field for field in after if field.name not in before.names]
         if not added:
             return snapshot
-        with self._errors(), self._raced(), _transaction(snapshot.handle) as made:
-            with made.update_schema() as update:
-                update.union_by_name(pa.schema(added))
-        return self.open()
+        with (
+            self._errors(),
+            self._raced(),
+            _transaction(snapshot.handle) as made,
+            made.update_schema() as update,
+        ):
+            update.union_by_name(pa.schema(added))
+        return self.prepared(self.open(), rows)
 
     def try_change(self, snapshot: IcebergSnapshot, change: Change) -> None:
         """One snapshot, and with it the ends of what is loaded."""
@@ -168,8 +170,9 @@ class IcebergTable(CommittedTable[IcebergSnapshot]):
             if change.offsets:
                 ends = dict(self.offsets(snapshot))
                 ends.update((span.key, span.end) for span in change.offsets)
-                number = handle.metadata.last_sequence_number + 1
-                made.set_properties({OFFSETS: _offsets_out(number, ends)})
+                made.set_properties(
+                    {OFFSETS: _offsets_out(handle.metadata.next_sequence_number(), ends)}
+                )
             update = made.update_snapshot(summary)
             with update.overwrite() if change.removed else update.fast_append() as files:
                 for file in change.added:

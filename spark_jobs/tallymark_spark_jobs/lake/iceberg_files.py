@@ -19,6 +19,7 @@ from pyiceberg.types import (
     FloatType,
     IntegerType,
     LongType,
+    PrimitiveType,
     StringType,
     TimestampType,
     TimestamptzType,
@@ -85,9 +86,12 @@ def _bounds(file: DataFile, schema: Schema) -> dict[str, Any]:
         if told.nulls is not None:
             nulls[field.field_id] = told.nulls
             counts[field.field_id] = file.rows
-        if _fits(told.lowest, field.field_type) and _fits(told.highest, field.field_type):
-            lower[field.field_id] = to_bytes(field.field_type, told.lowest)
-            upper[field.field_id] = to_bytes(field.field_type, told.highest)
+        kind, low, high = field.field_type, told.lowest, told.highest
+        if not isinstance(kind, PrimitiveType) or low is None or high is None:
+            continue
+        if _fits(low, kind) and _fits(high, kind):
+            lower[field.field_id] = to_bytes(kind, low)
+            upper[field.field_id] = to_bytes(kind, high)
     return {
         "lower_bounds": lower,
         "upper_bounds": upper,

@@ -40,7 +40,7 @@ class StoredFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Storage:
-    """Reads and writes files below one location. It can be sent to tasks: it holds no connection."""
+    """Reads and writes files below one location. It holds no connection, so tasks may get it."""
 
     location: str
     options: Mapping[str, str]
