@@ -1,27 +1,44 @@
-"""Count what one task reads of one partition. Pure.
+"""Count what one task reads of one partition: records in, runs and tallies out. Pure.
 
-Record by record, in its plainest form.
+::
+
+    pieces ──> columns of some thousand records ──(strips.cut)──> strips ──> cells ──> runs, tallies
+
+Memory is bounded by :data:`MOST_RANGES`: whoever reads asks :attr:`CellCounter.full` after each
+piece, passes on what there is and clears the counter. A cell that comes again after that is told in
+two parts, which :func:`tallymark_spark_jobs.counting.tally.merged` puts together; only further
+copies of what was passed on before have no name then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
-from tallymark.client.producing.stamps import Stamp, stamp_of
-from tallymark.protocol.records.columns import RecordColumns
-from tallymark_audit.model.cells import Block, CellKey, Copy, window_of
-from tallymark_audit.model.hashing import BLOCK, content
+import numpy as np
+
+from tallymark.client.producing.stamps import STAMP_HEADER
+from tallymark_audit.model.cells import Block, CellKey
+from tallymark_spark_jobs.counting.cell_runs import CellRun, GrowingCell
 from tallymark_spark_jobs.counting.digests import BITS, folded_ranges, seed_of
+from tallymark_spark_jobs.counting.identities import LEAST_DATA, NO_STAMP, Identity, Integers
 from tallymark_spark_jobs.counting.intervals import levels
-from tallymark_spark_jobs.counting.tally import COPIES_NAMED, CellTally
+from tallymark_spark_jobs.counting.strips import Records, Strip, cut
+from tallymark_spark_jobs.counting.tally import CellTally, blocks_together
 
-MOST_RANGES: Final = 200_000
-"""So many ranges of sequences a counter holds, of all its cells."""
+if TYPE_CHECKING:
+    from tallymark.protocol.records.columns import RecordColumns
+
+MOST_RANGES: Final = 100_000
+"""So many runs a counter holds, of all its cells: about 100 MB where each is a cell of its own."""
+AT_ONCE: Final = 16_384
+"""So many records are cut into strips at once, and the rest of a batch."""
+_ALWAYS: Final = (-(1 << 63), 1 << 63)
+_NULL_VALUE: Final = 0x6E756C6C
 
 
-class Piece(Protocol):
+class PieceLike(Protocol):
     """What is used of the source's pieces: records of one batch. ``aborted``: their transaction
     was."""
 
@@ -31,49 +48,9 @@ class Piece(Protocol):
     def aborted(self) -> bool: ...
 
 
-class CellRun(NamedTuple):
-    """Sequences of one cell that follow one another without a gap, as
-    :func:`tallymark_spark_jobs.reconcile.counts.cell_runs` has them; sequences are None for the one
-    run of a cell without stamps. ``copies``: further copies, by their sequences. With the content
-    check runs end where blocks do, too; ``content`` is the sum of the hashes modulo 2^64."""
-
-    key: CellKey
-    aborted: bool
-    first_sequence: int | None
-    last_sequence: int | None
-    messages: int
-    extra: int
-    copies: tuple[Copy, ...]
-    bytes: int
-    malformed: int
-    partition: int
-    first_offset: int
-    last_offset: int
-    min_timestamp: int
-    max_timestamp: int
-    block: int | None = None
-    content: int | None = None
-
-
-class _Seen(NamedTuple):
-    """One record."""
-
-    sequence: int
-    offset: int
-    timestamp: int
-    size: int
-    content: int
-
-
-@dataclass(slots=True)
-class _Cell:
-    records: list[_Seen] = field(default_factory=list[_Seen])
-    malformed: int = 0
-
-
 class CellCounter:
-    """Counts the records of one topic's partition that lie in ``times`` (ms, the end excluded).
-    ``contents``: hash keys and values too."""
+    """Counts the records of one partition whose timestamps lie in ``times`` (ms, the end excluded).
+    ``contents``: keys and values are hashed too."""
 
     def __init__(
         self,
@@ -82,7 +59,7 @@ class CellCounter:
         window_ms: int,
         contents: bool = False,
         most_ranges: int = MOST_RANGES,
-        times: tuple[int, int] = (-(1 << 63), 1 << 63),
+        times: tuple[int, int] = _ALWAYS,
     ) -> None:
         self._topic = topic
         self._partition = partition
@@ -90,134 +67,193 @@ class CellCounter:
         self._contents = contents
         self._most_ranges = most_ranges
         self._times = times
-        self._cells: dict[tuple[CellKey, bool], _Cell] = {}
+        self._waiting = _Waiting()
+        self._cells: dict[tuple[CellKey, bool], GrowingCell] = {}
+        self._ranges = 0
 
-    def add(self, piece: Piece) -> None:
+    @property
+    def full(self) -> bool:
+        """Whether it holds as many ranges as it may: pass on what there is, and :meth:`clear`."""
+        return self._ranges >= self._most_ranges
+
+    def add(self, piece: PieceLike) -> None:
         """Count the records of a piece."""
-        low, high = self._times
-        for record in piece.columns.records():
-            at = wrapped(record.timestamp)
-            if not low <= at < high:
-                continue
-            window = window_of(at, self._window_ms)
-            stamp = stamp_of(record.headers)
-            size = len(record.key or b"") + len(record.value or b"")
-            if isinstance(stamp, Stamp) and "\0" not in stamp.server:
-                key = CellKey(
-                    self._topic, stamp.partition, window, stamp.server, stamp.instance.hex()
-                )
-                hashed = content(stamp.sequence, record.key, record.value) if self._contents else 0
-                cell = self._cells.setdefault((key, piece.aborted), _Cell())
-                cell.records.append(_Seen(stamp.sequence, record.offset, at, size, hashed))
-            elif not piece.aborted:
-                key = CellKey(self._topic, self._partition, window, "", "")
-                cell = self._cells.setdefault((key, False), _Cell())
-                cell.records.append(_Seen(-1, record.offset, at, size, 0))
-                cell.malformed += stamp is not None
+        self._waiting.add(piece.columns, piece.aborted, self._contents)
+        if self._waiting.count >= AT_ONCE:
+            self._flush()
 
-    def runs(self) -> list[CellRun]:
+    def add_records(self, records: Records) -> None:
+        """Count records that are columns already. Of one counter use either this or :meth:`add`."""
+        strips, senders = cut(records, self._window_ms, self._times)
+        cells = self._cells_of(strips, senders)
+        if self._goes_back(strips, cells):
+            strips, senders = cut(records, self._window_ms, self._times, straight=True)
+            cells = self._cells_of(strips, senders)
+        for strip, cell in zip(strips, cells, strict=True):
+            self._ranges += cell.add(strip)
+            if strip.sender < NO_STAMP:
+                cell.malformed += strip.records
+
+    def clear(self) -> None:
+        """Begin anew, with what comes next."""
+        self._flush()
+        self._cells.clear()
+        self._ranges = 0
+
+    def runs(self) -> Iterator[CellRun]:
         """The runs of what was added, cell by cell."""
-        found: list[CellRun] = []
+        self._flush()
         for (key, aborted), cell in self._cells.items():
-            copies = self._copies(cell) if key.stamped else []
-            islands = self._islands(cell) if key.stamped else [cell.records]
-            found += [self._run(key, aborted, some, copies, cell.malformed) for some in islands]
-        return found
+            yield from cell.runs(key, aborted, self._partition)
 
     def tallies(self) -> list[CellTally]:
         """The tallies of what was added."""
-        by_cell: dict[tuple[CellKey, bool], list[CellRun]] = {}
-        for run in self.runs():
-            by_cell.setdefault((run.key, run.aborted), []).append(run)
-        return [self._tally(key, aborted, runs) for (key, aborted), runs in by_cell.items()]
-
-    def _copies(self, cell: _Cell) -> list[Copy]:
-        """The further copies that are named: the first that was read is none."""
-        seen: set[int] = set()
-        found: list[Copy] = []
-        for one in cell.records:
-            if one.sequence in seen:
-                found.append(Copy(self._partition, one.offset, one.sequence))
-            seen.add(one.sequence)
-        found.sort(key=lambda copy: (copy.sequence, copy.offset))
-        return found[:COPIES_NAMED]
-
-    def _islands(self, cell: _Cell) -> Iterable[Sequence[_Seen]]:
-        """The records of each run."""
-        run: list[_Seen] = []
-        for one in sorted(cell.records):
-            if run and (
-                one.sequence > run[-1].sequence + 1
-                or (self._contents and one.sequence // BLOCK > run[-1].sequence // BLOCK)
-            ):
-                yield run
-                run = []
-            run.append(one)
-        yield run
-
-    def _run(
-        self,
-        key: CellKey,
-        aborted: bool,
-        some: Sequence[_Seen],
-        copies: Sequence[Copy],
-        malformed: int,
-    ) -> CellRun:
-        sequences = {one.sequence for one in some}
-        first, last = min(sequences), max(sequences)
-        hashed = self._contents and key.stamped
-        return CellRun(
-            key,
-            aborted,
-            first if key.stamped else None,
-            last if key.stamped else None,
-            len(some),
-            len(some) - len(sequences) if key.stamped else 0,
-            tuple(copy for copy in copies if first <= copy.sequence <= last),
-            sum(one.size for one in some),
-            malformed,
-            self._partition,
-            min(one.offset for one in some),
-            max(one.offset for one in some),
-            min(one.timestamp for one in some),
-            max(one.timestamp for one in some),
-            first // BLOCK if hashed else None,
-            sum(one.content for one in some) & BITS if hashed else None,
+        self._flush()
+        found = list(self._cells.items())
+        ranges = [cell.ranges() for _, cell in found]
+        xors, sums = folded_ranges(
+            [seed_of(key) for (key, _), _ in found],
+            [number for number, some in enumerate(ranges) for _ in some],
+            [pair for some in ranges for pair in some],
         )
-
-    def _tally(self, key: CellKey, aborted: bool, runs: Sequence[CellRun]) -> CellTally:
-        sequences = [
-            (one.sequence, one.sequence) for one in self._cells[key, aborted].records if key.stamped
+        return [
+            _tally(cell.runs(key, aborted, self._partition), some, xor, total)
+            for ((key, aborted), cell), some, xor, total in zip(
+                found, ranges, xors, sums, strict=True
+            )
         ]
-        (xor,), (total,) = folded_ranges([seed_of(key)], [0] * len(sequences), sequences)
-        found = levels(sequences)
-        return CellTally(
-            key,
-            aborted,
-            sum(run.messages for run in runs),
-            sum(run.extra for run in runs),
-            sum(run.bytes for run in runs),
-            sum(run.malformed for run in runs),
-            found[0] if found else (),
-            tuple(copy for run in runs for copy in run.copies),
-            xor,
-            total,
-            self._partition,
-            self._partition,
-            min(run.first_offset for run in runs),
-            max(run.last_offset for run in runs),
-            min(run.min_timestamp for run in runs),
-            max(run.max_timestamp for run in runs),
-            tuple(
-                Block(run.block, run.messages, run.content)
-                for run in runs
-                if run.block is not None and run.content is not None
-            ),
-            found[1:],
+
+    def _flush(self) -> None:
+        if self._waiting.count:
+            records = self._waiting.records()
+            self._waiting = _Waiting()
+            self.add_records(records)
+
+    def _cells_of(self, strips: Sequence[Strip], senders: Sequence[Identity]) -> list[GrowingCell]:
+        """The cell of each strip."""
+        here: dict[tuple[int, int, bool], GrowingCell] = {}
+        found: list[GrowingCell] = []
+        for strip in strips:
+            name = strip[:3]
+            cell = here.get(name)
+            if cell is None:
+                sender, window, aborted = name
+                if sender > NO_STAMP:
+                    partition, instance, server = senders[sender]
+                    key = CellKey(self._topic, partition, window, server, instance)
+                else:
+                    key = CellKey(self._topic, self._partition, window, "", "")
+                cell = self._cells.get((key, aborted))
+                if cell is None:
+                    cell = self._cells[key, aborted] = GrowingCell(self._contents)
+                here[name] = cell
+            found.append(cell)
+        return found
+
+    def _goes_back(self, strips: Sequence[Strip], cells: Sequence[GrowingCell]) -> bool:
+        """Whether a strip that is not straight holds, or may hold, further copies."""
+        greatest: dict[int, int] = {}
+        for strip, cell in zip(strips, cells, strict=True):
+            known = greatest.get(id(cell), cell.greatest)
+            if strip.sequence <= known and not strip.straight and strip.sequence >= 0:
+                return True
+            greatest[id(cell)] = max(known, strip.sequence + strip.records - 1)
+        return False
+
+
+class _Waiting:
+    """Columns of pieces, until they are enough to be looked at together."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._stamps: list[bytes | None] = []
+        self._sizes: list[int] = []
+        self._offsets: list[Integers] = []
+        self._timestamps: list[Integers] = []
+        self._aborted: list[tuple[bool, int]] = []
+        self._checksums: list[int] = []
+
+    def add(self, columns: RecordColumns, aborted: bool, contents: bool) -> None:
+        count = len(columns)
+        self.count += count
+        self._stamps += columns.last_headers(STAMP_HEADER)
+        self._sizes += columns.sizes()
+        offsets = columns.offsets
+        if isinstance(offsets, range):
+            self._offsets.append(np.arange(offsets.start, offsets.stop, dtype=np.int64))
+        else:
+            self._offsets.append(np.array(offsets, np.int64))
+        self._timestamps.append(_timestamps(columns, count))
+        self._aborted.append((aborted, count))
+        if contents:
+            self._checksums += map(checksum, columns.keys(), columns.values())
+
+    def records(self) -> Records:
+        """All that was added."""
+        stamps = self._stamps
+        sizes = np.fromiter([-1 if one is None else len(one) for one in stamps], np.int64)
+        if None in stamps:
+            stamps = [one or b"" for one in stamps]
+        data = b"".join(stamps) + bytes(LEAST_DATA)  # type: ignore[arg-type] # no None left
+        lengths = np.maximum(sizes, 0)
+        flags, counts = zip(*self._aborted, strict=True)
+        return Records(
+            np.frombuffer(data, np.uint8),
+            lengths.cumsum() - lengths,
+            sizes,
+            np.concatenate(self._offsets),
+            np.concatenate(self._timestamps),
+            np.array(self._sizes, np.int64),
+            np.array(flags, np.bool_).repeat(counts),
+            np.array(self._checksums, np.uint64) if self._checksums else None,
         )
 
 
-def wrapped(timestamp: int) -> int:
-    """A timestamp (ms) in 64 bits: a batch's base and a record's delta may add up to more, and then
-    it is what Java makes of that."""
-    return (timestamp + (1 << 63) & BITS) - (1 << 63)
+def _timestamps(columns: RecordColumns, count: int) -> Integers:
+    """ms. A batch's base and a record's delta may add up to more than 64 bits: then what Java makes
+    of that."""
+    low, high = columns.timestamp_bounds()
+    if low < -(1 << 63) or high >= 1 << 63:
+        wrapped = [(at + (1 << 63) & BITS) - (1 << 63) for at in columns.timestamps]
+        return np.array(wrapped, np.int64)
+    if low == high:
+        return np.full(count, low, np.int64)
+    return np.array(columns.timestamps, np.int64)
+
+
+def checksum(key: bytes | None, value: bytes | None) -> int:
+    """Of key and value, as :func:`tallymark_audit.model.hashing.content` mixes it with the
+    sequence."""
+    high = 0 if key is None else zlib.crc32(key, len(key) + 1)
+    return high << 32 | (_NULL_VALUE if value is None else zlib.crc32(value))
+
+
+def _tally(
+    runs: Sequence[CellRun], ranges: Sequence[tuple[int, int]], xor: int, total: int
+) -> CellTally:
+    found = levels(ranges)
+    partition = runs[0].partition
+    return CellTally(
+        runs[0].key,
+        runs[0].aborted,
+        sum([run.messages for run in runs]),
+        sum([run.extra for run in runs]),
+        sum([run.bytes for run in runs]),
+        runs[0].malformed,
+        found[0] if found else (),
+        tuple(copy for run in runs for copy in run.copies),
+        xor,
+        total,
+        partition,
+        partition,
+        min([run.first_offset for run in runs]),
+        max([run.last_offset for run in runs]),
+        min([run.min_timestamp for run in runs]),
+        max([run.max_timestamp for run in runs]),
+        blocks_together(
+            Block(run.block, run.messages, run.content)
+            for run in runs
+            if run.block is not None and run.content is not None
+        ),
+        found[1:],
+    )

@@ -91,7 +91,7 @@ def _one(parts: Sequence[CellTally]) -> CellTally:
         last_offset=max([part.last_offset for part in parts]),
         min_timestamp=min([part.min_timestamp for part in parts]),
         max_timestamp=max([part.max_timestamp for part in parts]),
-        blocks=_blocks(parts),
+        blocks=blocks_together(block for part in parts for block in part.blocks),
         again=again,
     )
 
@@ -117,11 +117,10 @@ def _named(parts: Sequence[CellTally]) -> tuple[Copy, ...]:
     return tuple(named[:COPIES_NAMED])
 
 
-def _blocks(parts: Sequence[CellTally]) -> tuple[Block, ...]:
-    """The blocks add up."""
+def blocks_together(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Blocks of the content check, whose parts add up: one a number, in order."""
     found: dict[int, tuple[int, int]] = {}
-    for part in parts:
-        for number, records, hashed in part.blocks:
-            before, other = found.get(number, (0, 0))
-            found[number] = (before + records, other + hashed & BITS)
+    for number, records, hashed in blocks:
+        before, other = found.get(number, (0, 0))
+        found[number] = (before + records, other + hashed & BITS)
     return tuple(Block(number, *found[number]) for number in sorted(found))
