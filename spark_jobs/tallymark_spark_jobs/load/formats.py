@@ -1,0 +1,61 @@
+"""What the rows of a table are made of: the records as they are.
+
+A format is sent to every task, so that all of them make the same columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from tallymark_spark_jobs.load.rows import ROWS, raw_rows
+
+if TYPE_CHECKING:
+    from tallymark_spark_jobs.load.rows import Gathered
+
+
+class RowFormat(Protocol):
+    """Can be pickled. ``schema``: the columns of the files."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def opened(self) -> RowMaker:
+        """What makes rows in one task."""
+        ...
+
+
+class RowMaker(Protocol):
+    """Makes the rows of one task."""
+
+    def rows(self, partition: int, found: Gathered, late: bool) -> tuple[Any, Any | None]:
+        """A batch of the format's schema, and a table of the records that cannot be made rows, if
+        there are any."""
+        ...
+
+
+class RawFormat:
+    """Keys and values as bytes; every record can be a row."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the source, and ``late``."""
+        return ROWS
+
+    def opened(self) -> RowMaker:
+        """Itself: it has no state."""
+        return self
+
+    def rows(self, partition: int, found: Gathered, late: bool) -> tuple[Any, Any | None]:
+        """One row a record."""
+        return raw_rows(partition, found, late), None
+
+
+RAW = RawFormat()
+
+
+def joined(poison: Sequence[Any]) -> list[Any]:
+    """All tables of poison as one; none if there is none."""
+    return [pa.concat_tables(poison)] if poison else []
