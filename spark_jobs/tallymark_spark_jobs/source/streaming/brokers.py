@@ -1,0 +1,100 @@
+"""What a stream asks the brokers for, by one client for as long as it runs."""
+
+from __future__ import annotations
+
+import re
+
+from tallymark.client import SimpleConsumer, TopicInfo
+from tallymark.errors import KafkaError, UserError
+from tallymark_spark_jobs.source.options import SourceOptions
+from tallymark_spark_jobs.source.planning import LogBounds, plan
+from tallymark_spark_jobs.source.streaming.offsets import Log, Offsets, Partition
+
+
+class Brokers:
+    """The logs of the wanted partitions. Connects when it is first asked."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._client: SimpleConsumer | None = None
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+
+    def logs(self) -> dict[Partition, Log]:
+        """As they are now. A topic that is named and not there has none."""
+        client = self._connected()
+        found: dict[Partition, Log] = {}
+        for topic in self._topics(client):
+            first, last = client.start_offsets(topic.name), client.end_offsets(topic.name)
+            for partition in self._partitions(topic):
+                if partition in first and partition in last:
+                    log = Log(first[partition], last[partition], str(topic.topic_id))
+                    found[topic.name, partition] = log
+        return found
+
+    def beginnings(self, logs: dict[Partition, Log]) -> Offsets:
+        """Where the options say that the stream begins. Raises UserError for what is not there."""
+        self._check_all_there(logs)
+        client, at = self._connected(), self._options.starting_timestamp
+        bounds = [
+            LogBounds(
+                topic,
+                partition,
+                log.earliest,
+                log.latest,
+                None if at is None else client.offset_for_time(topic, partition, at),
+            )
+            for (topic, partition), log in logs.items()
+        ]
+        return starts(self._options, bounds)
+
+    def _check_all_there(self, logs: dict[Partition, Log]) -> None:
+        there = {topic for topic, _ in logs}
+        missing = [f"topic {topic}" for topic in self._options.topics if topic not in there]
+        missing += [f"{t}-{p}" for t, p in self._options.assigned if (t, p) not in logs]
+        if missing:
+            raise UserError(
+                f"there is no {', '.join(missing)} at {self._options.bootstrap_servers}",
+                "see tallymark topics",
+            )
+
+    def _topics(self, client: SimpleConsumer) -> list[TopicInfo]:
+        options = self._options
+        if options.pattern:
+            fits = re.compile(options.pattern).fullmatch
+            there = client.topics()
+            return [there[name] for name in there if fits(name) and not name.startswith("_")]
+        names = dict.fromkeys([*options.topics, *(topic for topic, _ in options.assigned)])
+        found = client.topics_named(names)
+        wrong = [one for one in found.values() if isinstance(one, KafkaError)]
+        if any(error.name != "UNKNOWN_TOPIC_OR_PARTITION" for error in wrong):
+            raise next(error for error in wrong if error.name != "UNKNOWN_TOPIC_OR_PARTITION")
+        return [found[name] for name in names if isinstance(found.get(name), TopicInfo)]  # type: ignore[misc]
+
+    def _partitions(self, topic: TopicInfo) -> list[int]:
+        if not self._options.assigned:
+            return list(topic.partitions)
+        return [p for name, p in self._options.assigned if name == topic.name]
+
+    def _connected(self) -> SimpleConsumer:
+        if self._client is None:
+            self._client = SimpleConsumer(
+                bootstrap_servers=self._options.bootstrap_servers,
+                client_id="tallymark-spark-stream",
+                isolation="read_committed",  # what ends at an open transaction comes later
+                **self._options.security,
+            )
+        return self._client
+
+
+def starts(options: SourceOptions, bounds: list[LogBounds]) -> Offsets:
+    """The starting offsets of a plan to the end, also where nothing is to be read yet."""
+    found: Offsets = {(one.topic, one.partition): one.latest for one in bounds}
+    for span in plan(options, bounds):
+        where = (span.topic, span.partition)
+        found[where] = min(found[where], span.start)
+    return found
