@@ -14,10 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 
 from tallymark_spark_jobs.engine.errors import in_one_line
 from tallymark_spark_jobs.source.options import SourceOptions, parse_options
+from tallymark_spark_jobs.source.streaming.settings import as_batch, parse_stream_options
 
 if TYPE_CHECKING:
     from tallymark_spark_jobs.source.planning import Span
@@ -45,18 +51,23 @@ class TallymarkSource(DataSource):
 
     def schema(self) -> str:
         """The columns: of records, of records with headers, or of stamps (``mode=stamps``)."""
-        options = self._parsed()
+        with in_one_line():
+            options = as_batch(self.options)
         if options.mode == "stamps":
             return STAMPS + (CONTENT if options.include_content_hash else "")
         return RECORDS + (HEADERS if options.include_headers else "")
 
     def reader(self, schema: Any) -> DataSourceReader:
         """A batch reader. The parameter's name is Spark's: it is passed by keyword."""
-        return LogReader(self._parsed())
-
-    def _parsed(self) -> SourceOptions:
         with in_one_line():
-            return parse_options(self.options)
+            return LogReader(parse_options(self.options))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        """A reader of micro-batches (:mod:`tallymark_spark_jobs.source.streaming`)."""
+        from tallymark_spark_jobs.source.streaming.stream_reader import stream_reader
+
+        with in_one_line():
+            return stream_reader(parse_stream_options(self.options))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from tallymark.errors import UserError
@@ -45,8 +45,9 @@ class BeginningFile:
         subscription = repr((source.topics, source.pattern, source.assigned))
         digest = hashlib.sha256(subscription.encode()).hexdigest()[:12]
         self._name = f"tallymark-start-{digest}.json"
-        self._folder: _Folder = _Local(location) if "://" not in location else _Remote(location)
         self.path = f"{location.rstrip('/')}/{self._name}"
+        with _explained(self.path):
+            self._folder: _Folder = _Remote(location) if "://" in location else _Local(location)
 
     def read(self) -> Beginning | None:
         """None: the stream has not begun. Raises UserError for a file that is not one of ours."""
@@ -107,19 +108,17 @@ class _explained:
             ) from error
 
 
-class _Folder:
-    def read(self, name: str) -> bytes | None:
-        raise NotImplementedError
+class _Folder(Protocol):
+    def read(self, name: str) -> bytes | None: ...
 
     def create(self, name: str, data: bytes) -> bool:
         """False where it is there already."""
-        raise NotImplementedError
+        ...
 
-    def replace(self, name: str, data: bytes) -> None:
-        raise NotImplementedError
+    def replace(self, name: str, data: bytes) -> None: ...
 
 
-class _Local(_Folder):
+class _Local:
     def __init__(self, location: str) -> None:
         self._path = Path(location).expanduser()
 
@@ -160,7 +159,7 @@ class _Local(_Folder):
             os.close(folder)
 
 
-class _Remote(_Folder):
+class _Remote:
     """One driver writes at a time: Arrow's file systems cannot create a file only if it is not
     there."""
 

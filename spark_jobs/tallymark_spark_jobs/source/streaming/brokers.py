@@ -94,6 +94,14 @@ class Brokers:
 def starts(options: SourceOptions, bounds: list[LogBounds]) -> Offsets:
     """The starting offsets of a plan to the end, also where nothing is to be read yet."""
     found: Offsets = {(one.topic, one.partition): one.latest for one in bounds}
+    wanted = options.starting if isinstance(options.starting, dict) else {}
+    for where, offset in wanted.items():
+        if offset > found.get(where, offset):
+            raise UserError(
+                f"{where[0]}-{where[1]} ends at {found[where]}, and startingOffsets begins at "
+                f"{offset}",
+                "begin at an offset that is there; -1 is the end",
+            )
     for span in plan(options, bounds):
         where = (span.topic, span.partition)
         found[where] = min(found[where], span.start)

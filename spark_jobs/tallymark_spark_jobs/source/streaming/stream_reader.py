@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from tallymark.errors import UserError
 from tallymark_spark_jobs.engine.errors import in_one_line
-from tallymark_spark_jobs.source.planning import split
+from tallymark_spark_jobs.source.planning import Span, split
 from tallymark_spark_jobs.source.streaming.offsets import (
     Offsets,
     backlog,
@@ -25,20 +25,25 @@ from tallymark_spark_jobs.source.streaming.offsets import (
     spans,
     to_json,
 )
-from tallymark_spark_jobs.source.streaming.settings import MOST, StreamOptions
+from tallymark_spark_jobs.source.streaming.settings import LEAST, MOST, StreamOptions
 
 if TYPE_CHECKING:
     from tallymark_spark_jobs.source.streaming.offsets import Log, Partition
+
+
+@dataclass(frozen=True)
+class StreamPartition(InputPartition):
+    """One task's work of a micro-batch."""
+
+    span: Span
 
 
 class StreamReader(DataSourceStreamReader):
     """Without limits: all there is, in every micro-batch. That is what PySpark 4.0 and 4.1 can;
     :mod:`.admission` has the rest."""
 
-    def __init__(self, options: StreamOptions, read: Any) -> None:
-        """``read``: ``(options, span) -> Arrow batches``, by reference, for the tasks."""
+    def __init__(self, options: StreamOptions) -> None:
         self.options = options
-        self._read = read
         self._driver: Driver | None = None
 
     @property
@@ -61,20 +66,19 @@ class StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One a span. Raises SourceError where the brokers no longer have all of it."""
-        from tallymark_spark_jobs.source.source import SpanPartition
-
         with in_one_line():
-            return [SpanPartition(span) for span in self.driver.spans(start, end)]
+            return [StreamPartition(span) for span in self.driver.spans(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow batches of the span, in a task."""
-        span = getattr(partition, "span", None)
-        if span is None:
-            return
+        if not isinstance(partition, StreamPartition):
+            return  # for an empty plan Spark makes up InputPartition(None)
+        from tallymark_spark_jobs.source.log_reader import read_batches
+
         # A starting timestamp says where the stream begins; it leaves no later record out.
         options = replace(self.options.source, starting_timestamp=None)
         with in_one_line():
-            yield from self._read(options, span)
+            yield from read_batches(options, partition.span)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: Spark calls it when the *next* batch is planned, and never for the last one."""
@@ -158,7 +162,7 @@ class Driver:
         """What comes from now on is not for this run."""
         self._target = self.ends()
 
-    def spans(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+    def spans(self, start: dict[str, Any], end: dict[str, Any]) -> list[Span]:
         """What lies between, split for parallel work."""
         first, last = from_json(start), from_json(end)
         self._start = last
@@ -195,14 +199,18 @@ class Driver:
             self._file.replace(replace(kept, ids={**new, **kept.ids}))
 
 
-def plain_reader(options: StreamOptions, read: Any) -> StreamReader:
-    """For a PySpark without admission control. Raises UserError where the options need it."""
-    if options.most or options.least:
+def stream_reader(options: StreamOptions) -> StreamReader:
+    """The one for the PySpark that is installed. Raises UserError where the options need a newer
+    one."""
+    try:
+        from tallymark_spark_jobs.source.streaming.admission import LimitedStreamReader
+    except ImportError:
+        if not options.most and not options.least:
+            return StreamReader(options)
         import pyspark
 
         raise UserError(
-            f"{MOST} and minOffsetsPerTrigger need PySpark 4.2 or later; this is "
-            f"{pyspark.__version__}",
-            "install a newer one, or leave the option out: every batch then takes all there is",
-        )
-    return StreamReader(options, read)
+            f"{MOST} and {LEAST} need PySpark 4.2 or newer; this is {pyspark.__version__}",
+            "leave them out, and every micro-batch takes all there is",
+        ) from None
+    return LimitedStreamReader(options)
