@@ -17,11 +17,16 @@ from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import consumer_edge, derive_edges, edges_into
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.counted.damage import damaged
-from tallymark_audit.store.counted.facts import first_groups
+from tallymark_audit.store.counted.groups import first_groups
 from tallymark_audit.store.counted.openings import overflowed
 from tallymark_audit.store.judged.verdict_changes import Answers
 from tallymark_audit.store.reading import queries, watching
-from tallymark_audit.store.reading.backlogs import Backlog, collector_backlogs, mirror_backlogs
+from tallymark_audit.store.reading.backlogs import (
+    Backlog,
+    collector_backlogs,
+    load_backlogs,
+    mirror_backlogs,
+)
 from tallymark_audit.store.reading.watching import WrongWindows
 from tallymark_audit.store.schema.rows import Row, holes_of
 
@@ -65,6 +70,7 @@ def read_facts(
             one for one in overflowed(connection, now - OF_LATE_MS) if one.cluster == cluster
         ],
         heartbeats=_watched(connection, deployment, cluster),
+        overdue_ms={edge.name: edge.overdue_ms for edge in edges if edge.kind == "lake"},
     )
 
 
@@ -102,11 +108,14 @@ def judged_edges(connection: Connection, deployment: Deployment, cluster: str) -
 
 
 def backlogs(connection: Connection, cluster: str, edges: Iterable[Edge]) -> list[Backlog]:
-    """What the mirrors into the cluster have not copied, and its collector not counted."""
+    """What the mirrors into the cluster have not copied, the load out of it has not loaded, and its
+    collector not counted."""
     found = collector_backlogs(connection, cluster)
     for edge in edges:
         if edge.kind == "mirror":
             found += mirror_backlogs(connection, edge)
+        elif edge.kind == "lake":
+            found += load_backlogs(connection, edge)
     return found
 
 
@@ -142,7 +151,8 @@ def _marks_behind(
 
 def _mark(horizons: Horizons, hop: Hop, row: Row) -> Mark:
     topic, through, window_ms = row["topic"], row["through"], horizons.settings.window_ms
-    mark = Mark(hop.edge.name, topic, through, horizons.settle_ms(hop, topic))
+    patience = horizons.settle_ms(hop, topic) + hop.edge.overdue_ms
+    mark = Mark(hop.edge.name, topic, through, patience)
     for window, state, accepted in holes_of(row):
         if not accepted:
             begun = 0

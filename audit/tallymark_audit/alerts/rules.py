@@ -12,6 +12,7 @@
     TallymarkCollectorSilent    critical  a cluster without a live collector
     TallymarkCountersDisagree   warning   collector and Spark differ about the same window
     TallymarkRetentionRisk      critical  what retention deletes soon is not copied or counted
+    TallymarkLoadOverdue        warning   what the load has not brought into the lake for too long
 
 An alert is one rule on one edge and topic (or cluster), however many windows it has.
 """
@@ -25,6 +26,7 @@ from typing import Final
 from tallymark.deployment import AlertSettings
 from tallymark.untrusted import command
 from tallymark_audit.alerts.conditions import Condition, Severity, condition
+from tallymark_audit.alerts.overdue_loads import LOAD, overdue_loads
 from tallymark_audit.alerts.payload import LINK
 from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.model.pages import topic_page, window_page
@@ -47,7 +49,7 @@ DISAGREE: Final = "TallymarkCountersDisagree"
 RETENTION: Final = "TallymarkRetentionRisk"
 RULES: Final = (
     MISSING, CORRUPT, DAMAGED, UNJUDGED, DUPLICATES, STALLED, REPORTER, MIRROR, COLLECTOR,
-    DISAGREE, RETENTION, TOO_MANY_RUNS,
+    DISAGREE, RETENTION, TOO_MANY_RUNS, LOAD,
 )  # fmt: skip
 
 HOLD_MS: Final = 5_000
@@ -77,7 +79,8 @@ class Facts:
     """The facts in the store at one moment, for the edges that one collector judges.
     ``missing_groups``: groups that have to report and never did. ``retention_ms`` is by (cluster,
     topic), without those that keep all; ``heartbeats`` of the collectors this one watches over.
-    ``overflowed``: partitions that had more runs than are kept, recently."""
+    ``overflowed``: partitions that had more runs than are kept, recently. ``overdue_ms``: by edge
+    into the lake, how long what is not loaded may wait."""
 
     missing: Sequence[WrongWindows] = ()
     duplicates: Sequence[WrongWindows] = ()
@@ -92,6 +95,7 @@ class Facts:
     heartbeats: Mapping[str, int] = field(default_factory=dict[str, int])
     backlogs: Sequence[Backlog] = ()
     retention_ms: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    overdue_ms: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,7 @@ class Rules:
             *self._groups(facts.missing_groups),
             *self._collectors(facts.heartbeats, now),
             *self._retention(facts, now),
+            *overdue_loads(facts.backlogs, facts.overdue_ms, now, lambda t: self._link(topic=t)),
         ]
 
     def _windows(
@@ -286,7 +291,8 @@ class Rules:
         for (reader, cluster, topic), (left, backlog) in worst.items():
             about = {"cluster": cluster, "topic": topic}
             about |= {} if reader == "collector" else {"edge": reader}
-            do = "counted" if reader == "collector" else "copied"
+            done = "loaded" if reader in facts.overdue_ms else "copied"
+            do = "counted" if reader == "collector" else done
             yield condition(
                 RETENTION,
                 "critical",

@@ -82,8 +82,8 @@ def cells(
     cluster: Annotated[params.Name, Query(description="Where it was counted or reported.")],
     topic: Annotated[params.Name, Query(description="The topic.")],
     tier: Annotated[
-        Literal["producer", "cluster", "consumer"],
-        Query(description="Who counted: producers, the cluster's collector, consumers."),
+        Literal["producer", "cluster", "consumer", "lake"],
+        Query(description="Who counted: producers, the cluster's collector, consumers, loads."),
     ] = "cluster",
     start: params.From = None,
     end: params.To = None,
@@ -136,7 +136,8 @@ def reporters(
     request: Request,
     cluster: params.ClusterName = None,
     kind: Annotated[
-        Literal["producer", "consumer", "mirror"] | None, Query(description="Only of this kind.")
+        Literal["producer", "consumer", "mirror", "lake"] | None,
+        Query(description="Only of this kind."),
     ] = None,
     live: Annotated[
         bool,

@@ -6,8 +6,8 @@ and a tier that is absent makes it try again later. So a tier is absent until al
 been counted in it: half a count would look as if everything had arrived.
 
 Tiers: ``producer`` (claimed, on all clusters), ``producer-to-<cluster>``, ``<cluster>`` (counted
-there) and ``<cluster>-to-group:<group>`` (processed). Each message counts once, however many copies
-there are, so copies cannot hide missing messages.
+there), ``<cluster>-to-group:<group>`` (processed) and ``<cluster>-to-lake`` (loaded). Each message
+counts once, however many copies there are, so copies cannot hide missing messages.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sqlalchemy import Connection, select
 from tallymark_audit.api import params
 from tallymark_audit.api.problems import Answer, Problem, away
 from tallymark_audit.api.state import api_of
+from tallymark_audit.model.cells import LAKE
 from tallymark_audit.model.edges import PRODUCER
 from tallymark_audit.store.counted import facts
 from tallymark_audit.store.counted.totals import DAY, totals_of
@@ -27,6 +28,7 @@ from tallymark_audit.store.schema.tables import progress
 from tallymark_audit.store.schema.tables import watermarks as marks
 
 LONGEST_MS: Final = 366 * DAY
+INTO_LAKE: Final = f"-to-{LAKE}"
 
 
 def totals(
@@ -59,11 +61,11 @@ def whole_tiers(connection: Connection, topic: str, end: int) -> list[str] | Non
     is not known."""
     query = select(progress.c.cluster).where(progress.c.topic == topic).distinct()
     clusters = [row.cluster for row in connection.execute(query)]
+    query = select(marks.c.edge, marks.c.horizon, marks.c.through).where(marks.c.topic == topic)
+    # What is not loaded is not absent: into the lake only what was judged is the whole.
     known = {
-        row.edge: row.horizon
-        for row in connection.execute(
-            select(marks.c.edge, marks.c.horizon).where(marks.c.topic == topic)
-        )
+        row.edge: row.through if row.edge.endswith(INTO_LAKE) else row.horizon
+        for row in connection.execute(query)
     }
     if not clusters and not known:
         return None
@@ -73,6 +75,7 @@ def whole_tiers(connection: Connection, topic: str, end: int) -> list[str] | Non
     reported = {edge for edge, horizon in known.items() if horizon >= end}
     claimed = {edge for edge in known if edge.startswith(f"{PRODUCER}-to-")}
     found += [edge for edge in reported if edge in claimed or "-to-group:" in edge]
+    found += [edge for edge in reported if edge.endswith(INTO_LAKE)]
     if claimed and claimed <= reported:
         found.append(PRODUCER)
     return sorted(found)

@@ -31,7 +31,7 @@ from tallymark_audit.repair import (
     write_plan,
 )
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.counted.facts import groups_on
+from tallymark_audit.store.counted.groups import groups_on
 from tallymark_audit.store.schema.tables import repairs
 
 INCOMPLETE = 3

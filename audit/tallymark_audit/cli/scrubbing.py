@@ -29,7 +29,7 @@ from tallymark_audit.judge.states import GOOD, UNDECIDED, State
 from tallymark_audit.model.edges import derive_edges, discovered_group, is_audited
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted import deleted, positions, recounts
-from tallymark_audit.store.counted.facts import groups_on
+from tallymark_audit.store.counted.groups import groups_on
 from tallymark_audit.store.counted.recounts import RecountRequest
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema.rows import Row

@@ -151,7 +151,7 @@ def _messages(reading: Reading) -> CounterMetricFamily:
             continue
         if edge.kind == "producer":
             sums[edge.downstream, "producer", one.topic] += one.claimed
-        tier = edge.downstream if edge.kind == "consumer" else "cluster"
+        tier = edge.downstream if edge.reported else "cluster"
         sums[edge.home, tier, one.topic] += one.observed
     counter = CounterMetricFamily(
         f"{PREFIX}messages",

@@ -16,6 +16,7 @@ from tallymark_audit.model.edges import derive_edges, discovered_group
 from tallymark_audit.store import Store
 from tallymark_audit.store.counted import deleted, facts
 from tallymark_audit.store.counted.damage import DAMAGED
+from tallymark_audit.store.counted.groups import groups_on
 from tallymark_audit.store.counted.incidents import Incident, fold_incident
 from tallymark_audit.store.counted.recounts import ask_for_windows
 from tallymark_audit.store.judged import graph
@@ -80,7 +81,7 @@ def owed_from(
     Edges are as the collectors last stored them."""
     with store.read() as connection:
         known = graph.history(connection)
-        groups = {one.name: facts.groups_on(connection, one.name) for one in deployment.clusters}
+        groups = {one.name: groups_on(connection, one.name) for one in deployment.clusters}
     since = {
         (edge.name, topic): known.owed_from(edge, topic)
         for edge in derive_edges(deployment)

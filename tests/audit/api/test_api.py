@@ -342,7 +342,7 @@ BAD = (
     "/verdicts?cursor=WzFd",
     f"/verdicts?to={'9' * 40}", f"/verdicts?edge={'x' * 400}", "/verdicts?from=%C2%B2",
     f"/verdicts?cursor={cursor_of([2**70, 'a', 'b'])}", "/cells?cluster=dc1", "/cells?topic=t",
-    "/cells?cluster=a&topic=b&tier=lake", "/cells?cluster=a&topic=b&windows=5000", "/evidence",
+    "/cells?cluster=a&topic=b&tier=pond", "/cells?cluster=a&topic=b&windows=5000", "/evidence",
     "/evidence?edge=a&topic=b&window=x", f"/watermarks/{EDGE}/t?complete_through=x",
     f"/watermarks/{EDGE}/t?wait=1h", f"/watermarks/{EDGE}/t?wait=301s", "/totals?topic=t",
     f"/totals?topic=t&start={NOON}&end={NOON}", f"/totals?topic=t&start={NOON + 1}&end={NOON + W}",

@@ -28,7 +28,7 @@ from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import discovered_group
 from tallymark_audit.model.turns import HURRY, SLICE_MS, Turns
-from tallymark_audit.store.counted.facts import groups_on
+from tallymark_audit.store.counted.groups import groups_on
 from tallymark_audit.store.counted.incidents import Incident, fold_incident
 from tallymark_audit.store.judged.graph import History, history, note_edges
 from tallymark_audit.store.judged.verdict_changes import Answers

@@ -19,7 +19,7 @@ from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.sides import Claim
 from tallymark_audit.model.sketches import Sketch
-from tallymark_audit.store.counted import carried, damage, facts
+from tallymark_audit.store.counted import carried, damage, facts, groups
 from tallymark_audit.store.counted.deleted import began_anew, deletions
 from tallymark_audit.store.counted.openings import hidden_records
 
@@ -53,7 +53,7 @@ class StoreFacts:
             tables = current_tables(self.members(edge, topic))
             members = frozenset(one.reporter for one in tables)
         else:
-            members = facts.members_named(self._connection, edge.upstream, edge.kind, edge.group)
+            members = groups.members_named(self._connection, edge.upstream, edge.kind, edge.group)
         return facts.processed(self._connection, edge.upstream, members, topic, windows)
 
     def homes(self, clusters: Collection[str], instances: Collection[str]) -> dict[str, str]:
@@ -63,7 +63,7 @@ class StoreFacts:
         return carried.mirror_reporter(self._connection, edge)
 
     def members(self, edge: Edge, topic: str) -> list[ReporterFacts]:
-        return facts.members_of(self._connection, edge, topic)
+        return groups.members_of(self._connection, edge, topic)
 
     def producers(self, edge: Edge, topic: str, instances: Collection[str]) -> list[ReporterFacts]:
         return facts.reporters_of(self._connection, edge.downstream, topic, instances)

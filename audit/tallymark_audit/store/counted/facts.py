@@ -17,8 +17,7 @@ from tallymark_audit.judge.copy_progress import Part
 from tallymark_audit.judge.fact_source import Counted
 from tallymark_audit.judge.verdicts import ReporterFacts
 from tallymark_audit.model import sketches
-from tallymark_audit.model.cells import GROUP, CellKey, Edge
-from tallymark_audit.model.edges import consumer_edge
+from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.sides import Claim, Observation, merge_claims, merge_observations
 from tallymark_audit.store.counted.archive import packed_rows
 from tallymark_audit.store.counted.deleted import is_there
@@ -32,21 +31,17 @@ from tallymark_audit.store.schema.tables import (
     archive,
     claims,
     collectors,
-    copied,
     damage,
     lateness,
     observations,
     progress,
     reporter_topics,
     reporters,
-    watermarks,
     window_changes,
 )
 
 ByWindow = Mapping[int, Mapping[CellKey, Observation]]
 T = TypeVar("T")
-MOST_GROUPS = 500
-"""Groups of a cluster that are judged without being declared."""
 CHUNK = 500
 """Values in one IN (...)."""
 
@@ -90,16 +85,6 @@ def kept_windows(connection: Connection) -> Mapping[tuple[str, str], list[int]]:
     return found
 
 
-def members_named(connection: Connection, cluster: str, tier: str, group: str) -> frozenset[str]:
-    """The names of all runs that ever reported for a group."""
-    query = select(reporters.c.reporter).where(
-        reporters.c.cluster == cluster,
-        reporters.c.tier == tier,
-        reporters.c.consumer_group == group,
-    )
-    return frozenset(connection.scalars(query))
-
-
 def processed(
     connection: Connection,
     cluster: str,
@@ -132,68 +117,6 @@ def reporters_of(
             facts = reporter_facts(dict(row))
             found[facts.reporter] = facts
     return list(found.values())
-
-
-def members_of(connection: Connection, edge: Edge, topic: str) -> list[ReporterFacts]:
-    """The runs of an edge's consumer group, or the tables of the lake, that report on the topic, or
-    are at work on it."""
-    cluster = edge.upstream
-    reading = union(
-        *(
-            select(table.c.reporter).where(table.c.cluster == cluster, table.c.topic == topic)
-            for table in (reporter_topics, copied)
-        )
-    )
-    query = select(reporters).where(
-        reporters.c.cluster == cluster,
-        reporters.c.tier == edge.kind,
-        reporters.c.consumer_group == edge.group,
-        reporters.c.reporter.in_(reading),
-    )
-    return [reporter_facts(dict(row)) for row in connection.execute(query).mappings()]
-
-
-def first_groups(connection: Connection, cluster: str) -> list[str]:
-    """Of the consumer groups whose runs report on a cluster those that are judged, sorted. Groups
-    that were judged before have precedence, so that invented names displace no group."""
-    known = select(reporters.c.consumer_group).where(
-        reporters.c.cluster == cluster,
-        reporters.c.tier == "consumer",
-        reporters.c.consumer_group != "",
-    )
-    names = connection.scalars(known.distinct()).all()
-    edges = {consumer_edge(cluster, name, "").name: name for name in names}
-    judged = select(watermarks.c.edge).where(watermarks.c.edge.startswith(f"{cluster}-to-{GROUP}"))
-    before = {edges.get(edge) for edge in connection.scalars(judged.distinct())}
-    return sorted(sorted(names, key=lambda name: (name not in before, name))[:MOST_GROUPS])
-
-
-def groups_on(connection: Connection, cluster: str) -> dict[str, dict[str, int]]:
-    """The consumer groups whose runs report on a cluster (:func:`first_groups`): of each topic that
-    a group has reported on, when (ms) the first of these runs began."""
-    groups = first_groups(connection, cluster)
-    reading = (reporter_topics.c.cluster == reporters.c.cluster) & (
-        reporter_topics.c.reporter == reporters.c.reporter
-    )
-    query = (
-        select(
-            reporters.c.consumer_group,
-            reporter_topics.c.topic,
-            func.min(reporters.c.first_seen),
-        )
-        .join(reporter_topics, reading)
-        .where(
-            reporters.c.cluster == cluster,
-            reporters.c.tier == "consumer",
-            reporters.c.consumer_group.in_(groups),
-        )
-        .group_by(reporters.c.consumer_group, reporter_topics.c.topic)
-    )
-    found: dict[str, dict[str, int]] = {}
-    for group, topic, first in connection.execute(query):
-        if group:
-            found.setdefault(group, {})[topic] = first
-    return found
 
 
 def reporter_facts(row: Row) -> ReporterFacts:

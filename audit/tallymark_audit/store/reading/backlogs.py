@@ -1,17 +1,19 @@
-"""What mirrors and collectors have not taken yet."""
+"""What mirrors, loads and collectors have not taken yet."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, func, select
 
 from tallymark_audit.judge.copy_progress import mirror_of
-from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.cells import LAKE, Edge
+from tallymark_audit.model.edges import passes
 from tallymark_audit.store.counted import archive
 from tallymark_audit.store.counted.deleted import is_there
-from tallymark_audit.store.schema.tables import copied, observations, progress
+from tallymark_audit.store.judged.graph import history
+from tallymark_audit.store.schema.tables import copied, observations, progress, reporters
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,38 @@ def mirror_backlogs(connection: Connection, edge: Edge) -> list[Backlog]:
     )
     through = {(topic, number): at for topic, number, at in connection.execute(query)}
     return _backlogs(connection, edge.name, edge.upstream, through)
+
+
+def load_backlogs(connection: Connection, edge: Edge) -> list[Backlog]:
+    """What the load into the lake has not brought yet, from its own reports; of a topic that was
+    never loaded, all. What is older than the edge has waited since there is the edge."""
+    ids = {
+        (row.topic, row.partition): row.topic_id
+        for row in connection.execute(
+            select(progress.c.topic, progress.c.partition, progress.c.topic_id).where(
+                progress.c.cluster == edge.upstream
+            )
+        )
+        if passes(edge, row.topic)
+    }
+    through = dict.fromkeys(ids, 0)
+    of_lake = (reporters.c.cluster == copied.c.cluster) & (
+        reporters.c.reporter == copied.c.reporter
+    )
+    said = (
+        select(copied.c.topic, copied.c.partition, copied.c.topic_id, copied.c.through_offset)
+        .join(reporters, of_lake)
+        .where(copied.c.cluster == edge.upstream, reporters.c.tier == LAKE)
+    )
+    for topic, partition, topic_id, offset in connection.execute(said):
+        place = topic, partition
+        if place in ids and topic_id in ("", ids[place]):
+            through[place] = max(through[place], offset)
+    past = history(connection)
+    return [
+        replace(one, oldest=max(one.oldest, past.owed_from(edge, one.topic)))
+        for one in _backlogs(connection, edge.name, edge.upstream, through)
+    ]
 
 
 def collector_backlogs(connection: Connection, cluster: str) -> list[Backlog]:

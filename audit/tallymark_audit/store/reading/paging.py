@@ -23,7 +23,7 @@ from tallymark_audit.store.schema.tables import (
 )
 from tallymark_audit.store.schema.tables import archive as archived
 
-Tier = Literal["producer", "cluster", "consumer"]
+Tier = Literal["producer", "cluster", "consumer", "lake"]
 CELLS_LEFT_OUT: Final = ("cells",)
 """Of a verdict: the evidence of the window has them."""
 

@@ -24,7 +24,7 @@ from tallymark_audit.metrics.source import AuditMetrics
 from tallymark_audit.model.cells import OVERFLOW
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.store.counted import counts, facts, openings, recounts
+from tallymark_audit.store.counted import counts, groups, openings, recounts
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema.tables import (
     claims,
@@ -224,7 +224,7 @@ def test_groups_that_somebody_makes_up_are_not_all_judged(
 ) -> None:
     """Whoever may write to the audit topic reports as the member of any group: each became a hop
     of its own, with verdicts, watermarks and metrics. Those that are judged stay."""
-    monkeypatch.setattr(facts, "MOST_GROUPS", 3)
+    monkeypatch.setattr(groups, "MOST_GROUPS", 3)
     with world.store.write() as connection:
         for group in ("z", "y"):
             connection.execute(
@@ -236,8 +236,8 @@ def test_groups_that_somebody_makes_up_are_not_all_judged(
             connection.execute(reporters.insert().values(**row))
             topic = {"cluster": "dc1", "topic": "t", "reporter": f"consumer-{group}"}
             connection.execute(reporter_topics.insert().values(**topic))
-        assert facts.first_groups(connection, "dc1") == ["a0", "y", "z"]
-        assert set(facts.groups_on(connection, "dc1")) == {"a0", "y", "z"}
+        assert groups.first_groups(connection, "dc1") == ["a0", "y", "z"]
+        assert set(groups.groups_on(connection, "dc1")) == {"a0", "y", "z"}
     world.run(3000)
     with world.store.read() as connection:
         edges = judged_edges(connection, world.deployment, "dc1")
