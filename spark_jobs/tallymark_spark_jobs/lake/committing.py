@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
@@ -100,6 +100,18 @@ class CommittedTable(ABC, Generic[S]):
     def try_change(self, snapshot: S, change: Change) -> None:
         """Make the version. Raced: another was faster, and this one does not exist. UserError: it
         may exist or not."""
+
+    @abstractmethod
+    def named_files(self, paths: Iterable[str], grace_ms: int) -> set[str]:
+        """Those of the paths that a version names, if only one that is older than ``grace_ms``."""
+
+    @abstractmethod
+    def own_file(self, path: str) -> bool:
+        """Whether the file belongs to the format itself."""
+
+    def heads(self) -> Iterator[Version]:
+        """Every version with a head that the table has, also those it was rolled back from."""
+        return self.versions()
 
     @abstractmethod
     def mine(self, snapshot: Snapshot) -> S:

@@ -8,7 +8,7 @@ contradict each other, so the second is refused; a commit that names other parti
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -23,12 +23,14 @@ from deltalake.transaction import AddAction, RemoveAction
 from tallymark.errors import UserError
 from tallymark_spark_jobs.lake.columns import as_told, evolved, first_columns
 from tallymark_spark_jobs.lake.committing import Change, CommittedTable, Raced, Version
+from tallymark_spark_jobs.lake.delta_log import restored_past_a_load, told_by, versions_there
 from tallymark_spark_jobs.lake.delta_stats import stats_json
 from tallymark_spark_jobs.lake.heads import KEY
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import (
     NO_VERSION,
     PARTITION_COLUMNS,
+    SIDE_FOLDER,
     DataFile,
     PartitionKey,
     Place,
@@ -93,19 +95,22 @@ class DeltaLakeTable(CommittedTable[DeltaSnapshot]):
             return DeltaSnapshot(handle.version(), handle)
 
     def offsets(self, snapshot: Snapshot) -> Mapping[PartitionKey, int]:
-        """Looked up one by one; listing them reads the history."""
+        """Looked up one by one; listing them reads the history. Refused: the table was restored to
+        a version before its last load."""
+        version = self.mine(snapshot).version
+        if target := restored_past_a_load(self.storage, version):
+            raise Refused(
+                f"{self.location}: it was restored to {target}, and offsets were loaded after that"
+                " version, so they do not say what the table holds. Restore the version of the last"
+                " load, or load into a new table"
+            )
         return _Offsets(self, self.mine(snapshot))
 
     def versions(self, since: int = 0) -> Iterator[Version]:
         """Those with a head, oldest first."""
-        newest = self.open()
-        if newest.handle is None or newest.version < since:
-            return
-        with self._errors():
-            found = newest.handle.history(newest.version - since + 1)
-        for told in reversed(found):
-            if KEY in told and told["version"] >= since:
-                yield Version(told["version"], int(told["timestamp"]), str(told[KEY]))
+        for told in told_by(self.storage, versions_there(self.storage, since)):
+            if told.head:
+                yield Version(told.version, int(told.info["timestamp"]), told.head)
 
     def prepared(self, snapshot: DeltaSnapshot, rows: pa.Schema | None) -> DeltaSnapshot:
         """The table with these columns, in a version of its own where that is needed: nothing is
@@ -176,6 +181,26 @@ class DeltaLakeTable(CommittedTable[DeltaSnapshot]):
                     custom_metadata={KEY: change.pending.head}, app_transactions=marks
                 ),
             )
+
+    def named_files(self, paths: Iterable[str], grace_ms: int) -> set[str]:
+        """Also those that were removed since less than ``grace_ms``, for readers of older
+        versions."""
+        handle = self.open().handle
+        if handle is None:
+            return set()
+        with self._errors():
+            unnamed = handle.vacuum(
+                max(0, grace_ms // 3_600_000),
+                dry_run=True,
+                enforce_retention_duration=False,
+                full=True,
+            )
+        newest = {file.path for file in self.open().files()}
+        return (set(paths) - {unquote(path) for path in unnamed}) | newest
+
+    def own_file(self, path: str) -> bool:
+        """The log, and what deletions keep beside it."""
+        return path.startswith("_") and not path.startswith(f"{SIDE_FOLDER}/")
 
     def mine(self, snapshot: Snapshot) -> DeltaSnapshot:
         """The snapshot as one of this format."""

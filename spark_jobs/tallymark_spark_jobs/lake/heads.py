@@ -62,6 +62,8 @@ def pending(append: Append, storage: Storage, most_inline: int) -> Pending:
         "job": commit.job,
         **{name: getattr(commit, name) for name in _NUMBERS},
     }
+    if detail.side_files:
+        head["side_files"] = len(detail.side_files)
     rest = _rest(detail)
     inline = {**rest, "tallies": [to_json(tally) for tally in detail.tallies[:MOST_TALLIES_INLINE]]}
     if len(detail.tallies) <= MOST_TALLIES_INLINE and len(_text(inline)) <= most_inline:
@@ -106,19 +108,31 @@ def commit_from(head: str, version: int, at_ms: int, storage: Storage) -> Commit
 
 def id_of(head: str) -> str:
     """The id of the attempt that made this head; ``""``: it has none."""
-    try:
-        return str(json.loads(head)["id"])
-    except (ValueError, KeyError, TypeError):
-        return ""
+    return str(_object(head).get("id", ""))
 
 
-def named_files(head: str) -> list[str]:
-    """The file of the detail, if it has one: no sweep may delete it."""
+def operation_of(head: str) -> str:
+    """What the version did; ``""``: it does not say."""
+    return str(_object(head).get("operation", ""))
+
+
+def detail_file(head: str) -> str:
+    """The file of the detail; ``""``: it has none."""
+    return str(_object(head).get("file", {}).get("path", ""))
+
+
+def counts_side_files(head: str) -> int:
+    """How many side files the detail names."""
+    return int(_object(head).get("side_files", 0))
+
+
+def _object(head: str) -> dict[str, Any]:
+    """A head that cannot be read is one of a newer release."""
     try:
-        told: dict[str, Any] = json.loads(head)
-        return [str(told["file"]["path"])] if "file" in told else []
-    except (ValueError, KeyError, TypeError):
-        return []
+        told = json.loads(head)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def _detail(told: dict[str, Any], version: int, storage: Storage) -> Detail:

@@ -13,7 +13,7 @@ zero in the table's properties, and in the handle too, since anyone may change p
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -29,13 +29,13 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table, TableProperties
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from tallymark.errors import UserError
 from tallymark_spark_jobs.lake.columns import as_told, evolved, first_columns
 from tallymark_spark_jobs.lake.committing import Change, CommittedTable, Raced, Version
 from tallymark_spark_jobs.lake.heads import KEY, ranges_in, ranges_out
-from tallymark_spark_jobs.lake.iceberg_files import from_iceberg, to_iceberg
+from tallymark_spark_jobs.lake.iceberg_files import from_iceberg, path_of, to_iceberg
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import (
     NO_VERSION,
@@ -183,6 +183,34 @@ class IcebergTable(CommittedTable[IcebergSnapshot]):
                         if from_iceberg(task.file, self.storage).path in gone:
                             files.delete_data_file(task.file)
 
+    def heads(self) -> Iterator[Version]:
+        """Every version with a head, also those it was rolled back from."""
+        handle = self.open().handle
+        for each in handle.metadata.snapshots if handle else ():
+            if each.summary and (head := each.summary.additional_properties.get(KEY)):
+                yield Version(each.sequence_number or 0, each.timestamp_ms, head)
+
+    def named_files(self, paths: Iterable[str], grace_ms: int) -> set[str]:
+        """Those of every snapshot that the table has, however old."""
+        handle = self.open().handle
+        if handle is None:
+            return set()
+        with self._errors():
+            manifests = {
+                manifest.manifest_path: manifest
+                for snapshot in handle.metadata.snapshots
+                for manifest in snapshot.manifests(handle.io)
+            }
+            return {
+                path_of(entry.data_file.file_path, self.storage)
+                for manifest in manifests.values()
+                for entry in manifest.fetch_manifest_entry(handle.io, discard_deleted=False)
+            }
+
+    def own_file(self, path: str) -> bool:
+        """The table's metadata."""
+        return path.startswith("metadata/")
+
     def mine(self, snapshot: Snapshot) -> IcebergSnapshot:
         """The snapshot as one of this format."""
         assert isinstance(snapshot, IcebergSnapshot), "a snapshot of another kind of table"
@@ -212,6 +240,8 @@ class IcebergTable(CommittedTable[IcebergSnapshot]):
         try:
             yield
         except (CommitFailedException, ValidationException, TableAlreadyExistsError) as error:
+            raise Raced(str(error)) from error
+        except IntegrityError as error:  # a SQL catalogue: the same row at the same time
             raise Raced(str(error)) from error
         except OperationalError as error:
             if "locked" not in str(error):

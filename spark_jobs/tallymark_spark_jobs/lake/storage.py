@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,7 +19,7 @@ from tallymark.errors import UserError
 from tallymark_spark_jobs.lake.table import SIDE_FOLDER
 
 if TYPE_CHECKING:
-    from pyarrow import fs
+    from pyarrow import NativeFile, fs
 
 _S3_OPTIONS: Final = {
     "AWS_ACCESS_KEY_ID": "access_key",
@@ -85,16 +86,36 @@ class Storage:
 
     def write(self, path: str, content: bytes) -> None:
         """A file that is not there yet, with the folders above it. UserError: cannot be written."""
+        with self.writing(path) as stream:
+            stream.write(content)
+
+    @contextmanager
+    def writing(self, path: str) -> Iterator[NativeFile]:
+        """A stream into a new file, which is on the disk when the block ends. UserError."""
         found, root = self.open()
         try:
             if self.local:
                 found.create_dir(os.path.dirname(f"{root}/{path}"), recursive=True)
             with found.open_output_stream(f"{root}/{path}", compression=None) as stream:
-                stream.write(content)
+                yield stream
             if self.local:
                 _to_disk(Path(root, path))
         except OSError as error:
             raise UserError(f"{self.address(path)}: cannot be written: {error}") from error
+
+    @contextmanager
+    def reading(self, path: str) -> Iterator[NativeFile]:
+        """A file that can be read anywhere in it. UserError."""
+        found, root = self.open()
+        try:
+            with found.open_input_file(f"{root}/{path}") as source:
+                yield source
+        except OSError as error:
+            raise UserError(f"{self.address(path)}: cannot be read: {error}") from error
+
+    def broken(self, what: str) -> UserError:
+        """The error of a table whose files are not what it says."""
+        return UserError(f"{self.location}: {what}")
 
     def delete(self, path: str) -> None:
         """UserError: it cannot be deleted. A file that is not there is no error."""
