@@ -17,7 +17,7 @@ from tallymark_spark_jobs.lake import compaction
 from tallymark_spark_jobs.lake.committing import CommittedTable
 from tallymark_spark_jobs.lake.compaction import compact, joins
 from tallymark_spark_jobs.lake.opening import Lake
-from tallymark_spark_jobs.lake.table import DataFile, OffsetRange, Place
+from tallymark_spark_jobs.lake.table import Conflict, DataFile, OffsetRange, Place
 
 TARGET = 1 << 20
 
@@ -161,7 +161,7 @@ def test_loads_and_compactions_at_once_lose_and_repeat_nothing(lake: Lake) -> No
             span = OffsetRange(key(partition), start, start + 5)
             try:
                 table.commit(snapshot, append(table.location, span))
-            except compaction.Conflict:
+            except Conflict:
                 refused.append(partition)
 
     def compactor() -> None:
