@@ -77,10 +77,14 @@ class Lake:
                 "uri": f"sqlite:///{folder / 'catalog.db'}",
                 "warehouse": folder.as_uri(),
             }
-        try:
-            return _without_a_pool(load_catalog(CATALOGUE, **{**self.options, **properties}))
-        except Exception as error:
-            raise UserError(f"the catalogue of the lake cannot be used: {error}") from error
+        for last in (False, False, False, True):
+            try:
+                return _without_a_pool(load_catalog(CATALOGUE, **{**self.options, **properties}))
+            except Exception as error:
+                # Two processes that make the first table of a lake make the same catalogue.
+                if last or "already exists" not in str(error):
+                    raise UserError(f"the catalogue of the lake cannot be used: {error}") from error
+        raise AssertionError("the last attempt returns or raises")
 
 
 def _without_a_pool(catalogue: Catalog) -> Catalog:
