@@ -2,13 +2,15 @@
 
 Read in this order: :mod:`.plan` (which messages, of :mod:`.items`; :mod:`.refusals` and
 :mod:`.elsewhere` where that cannot be) and its file :mod:`.plan_file`; :mod:`.upstream` (what is
-still there); :mod:`.apply` with :mod:`.portion` (read) and :mod:`.decide`; :mod:`.verify`.
+still there); :mod:`.apply` with :mod:`.portion` (read) and :mod:`.decide`; :mod:`.verify`. What the
+lake lacks is not copied, it is loaded again: :mod:`.reloads`.
 """
 
 from tallymark_audit.repair.apply import ItemResult, apply_plan
 from tallymark_audit.repair.items import MissingRun, RepairItem
 from tallymark_audit.repair.plan import NotRepaired, RepairPlan, make_repair_plan
 from tallymark_audit.repair.plan_file import read_plan, to_json, write_plan
+from tallymark_audit.repair.reloads import Reload, reloads_of
 from tallymark_audit.repair.upstream import Clusters, UpstreamCheck, check_upstream
 from tallymark_audit.repair.verify import OpenWindow, still_open, wait_until_good
 
@@ -18,6 +20,7 @@ __all__ = [
     "MissingRun",
     "NotRepaired",
     "OpenWindow",
+    "Reload",
     "RepairItem",
     "RepairPlan",
     "UpstreamCheck",
@@ -25,6 +28,7 @@ __all__ = [
     "check_upstream",
     "make_repair_plan",
     "read_plan",
+    "reloads_of",
     "still_open",
     "to_json",
     "wait_until_good",

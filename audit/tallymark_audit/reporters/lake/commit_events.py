@@ -25,10 +25,10 @@ from typing import Final
 
 from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap
 from tallymark_audit.model import sketches
-from tallymark_audit.model.cells import LAKE, CellKey, Copy, Summary, merge_blocks
+from tallymark_audit.model.cells import LAKE, CellKey, Summary, merge_blocks
 from tallymark_audit.model.hashing import fingerprint
 from tallymark_audit.model.ranges import EMPTY, RangeSet
-from tallymark_audit.model.repeats import MAX_LEVELS, levels_of
+from tallymark_audit.model.repeats import MAX_LEVELS, Levels, copies_in, levels_of, together
 from tallymark_audit.reporters.books.tally import CELLS_PER_EVENT, MOST_RANGES, RANGES_PER_EVENT
 from tallymark_audit.reporters.lake.tallies import LakeCommit, LakeTally
 
@@ -143,29 +143,30 @@ def _merged(tallies: Iterable[LakeTally]) -> dict[CellKey, LakeTally]:
 
 def _joined(some: list[LakeTally]) -> LakeTally:
     blocks = some[0].blocks
-    copies: list[Copy] = [*some[0].copies]
-    seen = RangeSet(some[0].ranges)
+    seen = _rows(some[0])
     for one in some[1:]:
-        ranges = RangeSet(one.ranges)
-        again = seen & ranges
-        if again.size <= MOST_RANGES:  # else they are counted, and not named
-            numbers = (n for first, last in again for n in range(first, last + 1))
-            copies += (Copy(one.key.partition, -1, number) for number in numbers)
-        copies += one.copies
-        seen |= ranges
+        seen = together(seen, _rows(one))
         blocks = merge_blocks(blocks, one.blocks)
+    ranges = seen[0] if seen else EMPTY
     return LakeTally(
         key=some[0].key,
         count=sum(one.count for one in some),
-        ranges=seen.ranges,
+        ranges=ranges.ranges,
         bytes=sum(one.bytes for one in some),
-        copies=tuple(copies),
+        again=tuple(level.ranges for level in seen[1:]),
         quarantined=RangeSet(pair for one in some for pair in one.quarantined).ranges,
         quarantined_count=sum(one.quarantined_count for one in some),
         blocks=blocks,
         min_timestamp=min((one.min_timestamp for one in some if one.count), default=-1),
         max_timestamp=max((one.max_timestamp for one in some if one.count), default=-1),
     )
+
+
+def _rows(tally: LakeTally) -> Levels:
+    """The sequences of the rows, and of those that are there again."""
+    again = [RangeSet(level) for level in tally.again]
+    again = again or [*levels_of(copy.sequence for copy in tally.copies)]
+    return (RangeSet(tally.ranges), *again) if tally.ranges else ()
 
 
 def _report(tally: LakeTally, commit: LakeCommit) -> CellReport:
@@ -181,8 +182,9 @@ def _report(tally: LakeTally, commit: LakeCommit) -> CellReport:
         summary = Summary(ranges.size, ranges.size, failed.size, 0, fingerprint(ranges))
         ranges = failed = EMPTY
     extra = max(0, tally.count - RangeSet(tally.ranges).size) if key.stamped else 0
-    named = extra == len(tally.copies) and summary is None
-    again = levels_of(copy.sequence for copy in tally.copies) if named else ()
+    again = _rows(tally)[1:] if extra and summary is None else ()
+    if copies_in(again) != extra:  # they are counted, and not named
+        again = ()
     return CellReport(
         topic=key.topic,
         partition=key.partition,

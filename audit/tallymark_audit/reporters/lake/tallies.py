@@ -19,10 +19,11 @@ class LakeTally:
 
     ``count``: rows in the table, every copy; rows that came late are rows like others. ``ranges``:
     the sequences of these rows, first and last included; none of rows without a stamp.
-    ``copies``: further rows of a sequence that these tallies have already, as far as they are
-    named. ``quarantined``: sequences of rows that went to the quarantine table instead, and
-    ``quarantined_count`` how many rows these are, those without a stamp too. ``blocks``: contents,
-    where the deployment checks them. Timestamps (ms) are those of the rows, -1 without any."""
+    ``again``: the sequences of which there are at least two rows, at least three ..., as such
+    ranges; in its place ``copies`` may name further rows, if it names all of them. ``quarantined``:
+    sequences of rows that went to the quarantine table instead, and ``quarantined_count`` how many
+    rows these are, those without a stamp too. ``blocks``: contents, where the deployment checks
+    them. Timestamps (ms) are those of the rows, -1 without any."""
 
     key: CellKey
     count: int = 0
@@ -34,6 +35,7 @@ class LakeTally:
     blocks: tuple[Block, ...] = ()
     min_timestamp: int = -1
     max_timestamp: int = -1
+    again: tuple[tuple[Range, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
