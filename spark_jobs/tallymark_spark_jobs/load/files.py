@@ -32,7 +32,13 @@ MOST_OPEN: Final = 16
 """Files that a task has open; the one that was not used for the longest time is closed for another.
 Records of more hours than this, in any order, become more and smaller files, never more memory."""
 _STATISTICS: Final = ("partition", "offset", "timestamp")
-_DICTIONARY: Final = ("partition", "timestampType", "late", "headers.list.element.key")
+_DICTIONARY: Final = (
+    "partition",
+    "timestampType",
+    "late",
+    "topic_id",
+    "headers.list.element.key",
+)
 
 
 class DiskFull(UserError):

@@ -13,6 +13,7 @@ import pyarrow as pa
 from tallymark_spark_jobs.load.rows import ROWS, raw_rows
 
 if TYPE_CHECKING:
+    from tallymark_spark_jobs.lake.table import PartitionKey
     from tallymark_spark_jobs.load.rows import Gathered
 
 
@@ -30,7 +31,7 @@ class RowFormat(Protocol):
 class RowMaker(Protocol):
     """Makes the rows of one task."""
 
-    def rows(self, partition: int, found: Gathered, late: bool) -> tuple[Any, Any | None]:
+    def rows(self, key: PartitionKey, found: Gathered, late: bool) -> tuple[Any, Any | None]:
         """A batch of the format's schema, and a table of the records that cannot be made rows, if
         there are any."""
         ...
@@ -48,9 +49,9 @@ class RawFormat:
         """Itself: it has no state."""
         return self
 
-    def rows(self, partition: int, found: Gathered, late: bool) -> tuple[Any, Any | None]:
+    def rows(self, key: PartitionKey, found: Gathered, late: bool) -> tuple[Any, Any | None]:
         """One row a record."""
-        return raw_rows(partition, found, late), None
+        return raw_rows(key, found, late), None
 
 
 RAW = RawFormat()

@@ -190,9 +190,7 @@ class _Landing:
         self._lost.append((OffsetRange(self._task.range.key, found.offset, found.end), why))
 
     def _write(self, hour: int, rows: Gathered) -> None:
-        batch, poison = self._format.rows(
-            self._task.range.key.partition, rows, self._files.late(hour)
-        )
+        batch, poison = self._format.rows(self._task.range.key, rows, self._files.late(hour))
         self._files.add(hour, batch)
         if poison is not None:
             self._poison.append(poison)

@@ -22,6 +22,7 @@ from tallymark_spark_jobs.source.rows import HEADER, TIMESTAMP
 
 if TYPE_CHECKING:
     from tallymark.protocol.records.reader import Headers
+    from tallymark_spark_jobs.lake.table import PartitionKey
     from tallymark_spark_jobs.source.reading import Piece
 
 ROWS: Final = pa.schema(
@@ -34,10 +35,13 @@ ROWS: Final = pa.schema(
         ("timestampType", pa.int32()),
         pa.field("headers", pa.list_(pa.field("element", HEADER))),
         ("late", pa.bool_()),
+        ("topic_id", pa.string()),
     ]
 )
 """The columns of a table of raw records. ``timestampType`` is 0 for the producer's time, 1 for the
-broker's; ``headers`` is null where there are none."""
+broker's; ``headers`` is null where there are none. ``topic_id`` tells the records of a topic from
+those of another one that had its name before: partition and offset alone do not. It is null if the
+brokers have no such ids."""
 
 MOST_ROWS: Final = 16_384
 MOST_BYTES: Final = 8 << 20
@@ -125,27 +129,24 @@ class HourRows:
         self._held += part.bytes - before
 
 
-def raw_rows(partition: int, found: Gathered, late: bool) -> Any:
-    """The gathered records as a batch of :data:`ROWS`."""
-    rows = len(found)
-    made = [
-        columns.binaries(found.keys),
-        columns.binaries(found.values),
-        *place_columns(partition, found),
-        header_column(found.headers),
-        flags(late, rows),
-    ]
-    return pa.RecordBatch.from_arrays(made, schema=ROWS)
+def raw_rows(key: PartitionKey, found: Gathered, late: bool) -> Any:
+    """The gathered records of one partition as a batch of :data:`ROWS`."""
+    made = [columns.binaries(found.keys), columns.binaries(found.values)]
+    return pa.RecordBatch.from_arrays([*made, *log_columns(key, found, late)], schema=ROWS)
 
 
-def place_columns(partition: int, found: Gathered) -> list[Any]:
-    """The columns partition, offset, timestamp and timestampType."""
+def log_columns(key: PartitionKey, found: Gathered, late: bool) -> list[Any]:
+    """All columns of :data:`ROWS` but key and value."""
     rows = len(found)
+    types = np.frombuffer(found.types, np.uint8).astype(np.int32)
     return [
-        _fixed(pa.int32(), rows, array("i", (partition,)) * rows),
+        _fixed(pa.int32(), rows, array("i", (key.partition,)) * rows),
         _fixed(pa.int64(), rows, found.offsets),
         _fixed(TIMESTAMP, rows, _micros(found.timestamps)),
-        _fixed(pa.int32(), rows, np.frombuffer(found.types, np.uint8).astype(np.int32)),
+        _fixed(pa.int32(), rows, types),
+        header_column(found.headers),
+        flags(late, rows),
+        _repeated(key.topic_id, rows) if key.topic_id else pa.nulls(rows, pa.string()),
     ]
 
 
@@ -185,6 +186,11 @@ def _micros(timestamps: array[int]) -> Any:
     """What Kafka's milliseconds in 64 bits hold beyond microseconds in 64 bits becomes the last
     time there is."""
     return np.clip(np.frombuffer(timestamps, np.int64), -_LAST_MS, _LAST_MS) * 1000
+
+
+def micros(timestamp: int) -> int:
+    """The same of one timestamp."""
+    return max(-_LAST_MS, min(timestamp, _LAST_MS)) * 1000
 
 
 def _fixed(kind: pa.DataType, rows: int, values: Any) -> Any:

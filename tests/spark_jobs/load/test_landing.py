@@ -27,6 +27,7 @@ from tallymark_spark_jobs.source.reading import Piece
 DAY = 1_769_817_600_000  # 2026-01-31
 HOUR = 3_600_000
 KEY = PartitionKey("cluster", "", "t", 3)
+WITH_ID = KEY._replace(topic_id="0b5e")
 
 
 @dataclass
@@ -161,8 +162,10 @@ def test_append_times_are_said() -> None:
         header = one.header._replace(attributes=attributes)
         assert list(gathered.add(Piece(header, one.columns()))) == []
     ((_, rows),) = gathered.rest()
-    found = raw_rows(3, rows, late=False).to_pydict()
+    found = raw_rows(KEY, rows, late=False).to_pydict()
     assert found["timestampType"] == [1, 1, 1, 0, 0, 0]
+    assert found["topic_id"] == [None] * 6
+    assert raw_rows(WITH_ID, rows, late=False).to_pydict()["topic_id"] == ["0b5e"] * 6
 
 
 def test_a_batch_that_cannot_be_read_fails_the_span_and_leaves_no_file(tmp_path: Path) -> None:

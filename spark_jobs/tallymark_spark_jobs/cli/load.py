@@ -1,0 +1,160 @@
+"""``tallymark load``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import click
+
+from tallymark.clock import now_ms
+from tallymark.deployment import load as load_settings
+from tallymark.errors import UserError
+from tallymark_audit.model.time_format import parse_time
+from tallymark_spark_jobs.cli.shared import SparkOptions, engine_of, spark_options
+
+if TYPE_CHECKING:
+    from tallymark_spark_jobs.engine.progress import Steps
+    from tallymark_spark_jobs.engine.running import Engine
+    from tallymark_spark_jobs.load.job import LoadJob
+    from tallymark_spark_jobs.load.outcome import Outcome
+
+STDOUT = Path("-")
+
+
+class _Options(SparkOptions):
+    """What the command line gave, by the names of the parameters."""
+
+    settings: str | None
+    clusters: tuple[str, ...]
+    topics: str | None
+    since: str | None
+    max_rows: int | None
+    accept_gap: bool
+    here: bool
+    dry_run: bool
+    json_file: Path | None
+
+
+@click.command("load")
+@click.option("--settings", type=click.Path(), help="The settings file of the deployment.")
+@click.option("--cluster", "clusters", multiple=True, help="Only it, of those that are loaded.")
+@click.option(
+    "-t", "--topic", "topics", metavar="REGEX", help="Only topics whose whole name matches."
+)
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Where partitions begin that were never loaded: date or time, UTC, or 2h: two hours ago."
+    "  [default: their beginning]",
+)
+@click.option(
+    "--max-rows", type=click.IntRange(1), metavar="N", help="Leave what is beyond for the next run."
+)
+@click.option(
+    "--accept-gap",
+    is_flag=True,
+    help="Load on behind offsets that were deleted before they were loaded, or that cannot be read,"
+    " and record them as lost.",
+)
+@click.option("--here", is_flag=True, help="In this process, without Spark: for small loads.")
+@spark_options
+@click.option("--dry-run", is_flag=True, help="Show what would be loaded, and load nothing.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    is_flag=False,
+    flag_value=STDOUT,
+    metavar="[FILE]",
+    help="Print the result as JSON, and nothing else; or write it to a file.",
+)
+def load(**given: Unpack[_Options]) -> None:
+    """Load topics into the lake: every message exactly once, in one commit a table.
+
+    Begins where the tables end and ends where the logs end now. It may be stopped, killed and
+    started again at any time, and run twice at once. Exits with 0 when everything is loaded, 3 when
+    offsets are left that need a decision, 4 when all is loaded but the audit could not be told,
+    1 on an error.
+    """
+    from tallymark_spark_jobs.engine.progress import Steps
+    from tallymark_spark_jobs.load.outcome import lines_of, to_json
+
+    job = _job(given)
+    if given["dry_run"]:
+        _preview(job, given["json_file"])
+        return
+    steps = Steps(lambda text: click.echo(text, err=True))
+    outcome = _here(job, steps) if given["here"] else _on_spark(job, engine_of(given), steps)
+    _show(to_json(outcome), lines_of(outcome), given["json_file"])
+    sys.exit(int(outcome.state))
+
+
+def _job(given: _Options) -> LoadJob:
+    """What the options ask for."""
+    from tallymark_spark_jobs.load.job import LoadJob, settings_of
+
+    deployment = load_settings(given["settings"])
+    settings_of(deployment)
+    return LoadJob(
+        deployment,
+        given["clusters"],
+        given["topics"],
+        None if given["since"] is None else parse_time(given["since"], now_ms()),
+        given["accept_gap"],
+        given["max_rows"],
+    )
+
+
+def _here(job: LoadJob, steps: Steps) -> Outcome:
+    from tallymark_spark_jobs.load.job import run_job, topics_to_load
+    from tallymark_spark_jobs.load.landing import land_here
+
+    return run_job(job, topics_to_load(job), land_here, steps)
+
+
+def _on_spark(job: LoadJob, engine: Engine, steps: Steps) -> Outcome:
+    """Spark is started once it is known that there is something to load."""
+    from tallymark_spark_jobs.engine.running import spark_job
+    from tallymark_spark_jobs.engine.session import require_spark
+    from tallymark_spark_jobs.load.job import run_job, topics_to_load
+    from tallymark_spark_jobs.load.landing import land_here
+    from tallymark_spark_jobs.load.on_spark import lander_on
+    from tallymark_spark_jobs.load.run import plan_only
+
+    require_spark()
+    loads = topics_to_load(job)
+    plans = plan_only(loads, job.settings())
+    if not any(plan.ranges for plan in plans):
+        return run_job(job, loads, land_here, steps)
+    with spark_job("tallymark-load", job.deployment.log_dir, engine, steps) as spark:
+        cores = spark.sparkContext.defaultParallelism
+        return run_job(job, loads, lander_on(spark), steps, cores)
+
+
+def _preview(job: LoadJob, file: Path | None) -> None:
+    from tallymark_spark_jobs.load import preview
+    from tallymark_spark_jobs.load.job import topics_to_load
+    from tallymark_spark_jobs.load.run import plan_only
+
+    loads = topics_to_load(job)
+    told = preview.to_json(loads, plan_only(loads, job.settings()))
+    _show(told, list(preview.lines_of(told)), file)
+
+
+def _show(told: dict[str, Any], lines: list[str], file: Path | None) -> None:
+    text = json.dumps(told, indent=1)
+    if file == STDOUT:
+        click.echo(text)
+        return
+    for line in lines:
+        click.echo(line)
+    if file is None:
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror}", "give another file") from error

@@ -1,0 +1,129 @@
+"""A load of a deployment: which topics, which tables, and what the audit is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tallymark.client.core.security.deployment import connection_settings
+from tallymark.clock import now_ms
+from tallymark.deployment import Cluster, Deployment, LakeSettings
+from tallymark.errors import UserError
+from tallymark_spark_jobs.engine.progress import Steps
+from tallymark_spark_jobs.lake.opening import Lake
+from tallymark_spark_jobs.lake.table import Commit
+from tallymark_spark_jobs.load.formats import RAW, RowFormat
+from tallymark_spark_jobs.load.landing import Lander
+from tallymark_spark_jobs.load.logs import topics_of
+from tallymark_spark_jobs.load.names import run_name
+from tallymark_spark_jobs.load.outcome import Outcome
+from tallymark_spark_jobs.load.reporting import report
+from tallymark_spark_jobs.load.run import run_load
+from tallymark_spark_jobs.load.shapes import LoadSettings, TopicLoad
+
+Formats = Callable[[str], RowFormat]
+"""The row format of a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadJob:
+    """What is asked for. ``clusters``: by name, empty for all that the settings load; ``topics``: a
+    regular expression; ``since`` (ms): where partitions begin that no table knows."""
+
+    deployment: Deployment
+    clusters: tuple[str, ...] = ()
+    topics: str | None = None
+    since: int | None = None
+    accept_gap: bool = False
+    max_rows: int | None = None
+    rows_per_commit: int = 50_000_000
+    as_of: int = field(default_factory=now_ms)
+    formats: Formats = lambda topic: RAW
+
+    @property
+    def lake(self) -> Lake:
+        """The lake of the settings. UserError: they have none."""
+        return Lake(self.deployment.lake_path, settings_of(self.deployment).format)
+
+    def settings(self, at_least_tasks: int = 1) -> LoadSettings:
+        """How this run loads."""
+        lake = settings_of(self.deployment)
+        return LoadSettings(
+            run=run_name(self.as_of),
+            window_ms=self.deployment.audit.window_ms,
+            contents=self.deployment.audit.content_check,
+            target_bytes=lake.target_file_mb << 20,
+            late_after_ms=lake.late_after_ms,
+            accept_gap=self.accept_gap,
+            max_rows=self.max_rows,
+            rows_per_commit=self.rows_per_commit,
+            at_least_tasks=at_least_tasks,
+        )
+
+
+def settings_of(deployment: Deployment) -> LakeSettings:
+    """The table ``[lake]``. UserError: there is none."""
+    if deployment.lake is None:
+        raise UserError(
+            "the settings have no [lake], so there is nothing to load into",
+            "add the table [lake] to them; docs/settings.md says what it may hold",
+        )
+    return deployment.lake
+
+
+def topics_to_load(job: LoadJob) -> list[TopicLoad]:
+    """Every topic of the job with its table and its bounds, which are fixed from now on. UserError:
+    a cluster cannot be reached, or ``topics`` names nothing that is there."""
+    lake = job.lake
+    found = [
+        TopicLoad(
+            cluster.name,
+            topic,
+            tuple(logs),
+            (table := lake.table(cluster.name, topic)),
+            table.storage,
+            connection_settings(cluster),
+            job.formats(topic),
+        )
+        for cluster in _clusters(job)
+        for topic, logs in topics_of(job.deployment, cluster, job.topics, job.since).items()
+    ]
+    if not found and job.topics is not None:
+        raise UserError(
+            f"no topic that is loaded is called {job.topics!r}",
+            "see tallymark topics list; topics of [lake] and of [audit] say which are loaded",
+        )
+    return found
+
+
+def run_job(
+    job: LoadJob, loads: Sequence[TopicLoad], lander: Lander, steps: Steps, at_least_tasks: int = 1
+) -> Outcome:
+    """Load, and report. What a run before this one committed and did not report comes first."""
+    unreported: dict[tuple[str, str], str] = {}
+
+    def tell(load: TopicLoad, commit: Commit | None = None) -> None:
+        why = report(job.deployment, load.cluster, load.topic, load.table, load.storage)
+        unreported.pop((load.cluster, load.topic), None)
+        if why:
+            unreported[load.cluster, load.topic] = why
+
+    settings = job.settings(at_least_tasks)
+    with steps.step("report", "telling the audit of earlier loads"):
+        for load in loads:
+            tell(load)
+    results = run_load(loads, settings, lander, steps, tell)
+    return Outcome(
+        settings.run, job.as_of, tuple(results), dict(steps.seconds), tuple(unreported.values())
+    )
+
+
+def _clusters(job: LoadJob) -> Iterator[Cluster]:
+    loaded: Mapping[str, Cluster] = {one.name: one for one in job.deployment.lake_clusters}
+    for name in job.clusters or loaded:
+        if name not in loaded:
+            raise UserError(
+                f"the cluster {name} is not loaded",
+                f"[lake] loads {', '.join(loaded) or 'none'}; see clusters there",
+            )
+        yield loaded[name]

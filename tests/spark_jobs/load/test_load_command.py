@@ -1,0 +1,172 @@
+"""``tallymark load`` without Spark, in both formats of tables, and what the audit hears of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from tallymark import Admin, Producer, SimpleConsumer
+from tallymark.errors import UserError
+from tallymark.testing.broker_thread import BrokerThread
+from tallymark_audit.events.event_codec import decode_event
+from tallymark_audit.events.events import AuditEvent
+from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_spark_jobs.cli.load import load
+from tallymark_spark_jobs.lake.opening import Format, Lake
+
+DAY = 1_769_817_600_000  # 2026-01-31
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
+    with BrokerThread(tmp_path_factory.mktemp("broker")) as found:
+        yield found
+
+
+class Place:
+    """Settings of a deployment of one cluster, and its lake."""
+
+    def __init__(self, folder: Path, servers: str, format: Format) -> None:
+        host, _, port = servers.rpartition(":")
+        self.servers = servers
+        self.settings = folder / "tallymark.toml"
+        self.settings.write_text(
+            f'data_dir = "{folder}"\n[lake]\nformat = "{format}"\ntopics = "views|clicks"\n'
+            f'[[clusters]]\nname = "dc1"\nbrokers = [{{ host = "{host}", port = {port} }}]\n'
+        )
+        self.lake = Lake(str(folder / "lake"), format)
+
+    def run(self, *options: str, exits: int = 0) -> Any:
+        runner = CliRunner()
+        found = runner.invoke(
+            load, ["--settings", str(self.settings), "--here", "--json", *options]
+        )
+        if isinstance(found.exception, Exception) and not isinstance(found.exception, SystemExit):
+            raise found.exception
+        assert found.exit_code == exits, found.output
+        return json.loads(found.stdout)
+
+    def send(self, topic: str, first: int, count: int) -> None:
+        with Producer(
+            bootstrap_servers=self.servers, audit=False, stamp=True, server="web-1"
+        ) as producer:
+            for n in range(first, first + count):
+                producer.send(topic, b"%d" % n, partition=n % 2, timestamp=DAY + 100 * n)
+
+    def values(self, topic: str) -> list[int]:
+        table = self.lake.table("dc1", topic)
+        found: list[int] = []
+        for file in table.open().files():
+            rows = pq.ParquetFile(Path(table.location) / file.path).read(["value"])
+            found += [int(value) for value in rows["value"].to_pylist()]
+        return sorted(found)
+
+    def events(self, table: str) -> list[AuditEvent]:
+        """What the reporter of a table has published, in order."""
+        with SimpleConsumer(bootstrap_servers=self.servers) as consumer:
+            if AUDIT_TOPIC not in consumer.topics():
+                return []
+            offset, found = 0, list[AuditEvent]()
+            while offset < consumer.end_offsets(AUDIT_TOPIC)[0]:
+                some = consumer.fetch(AUDIT_TOPIC, 0, offset)
+                found += [decode_event(bytes(one.value or b"")) for one in some.records()]
+                offset = some.next_offset
+        return [event for event in found if event.application == table]
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def place(request: pytest.FixtureRequest, broker: BrokerThread, tmp_path: Path) -> Iterator[Place]:
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        for topic in ("views", "clicks", "other"):
+            admin.create_topic(topic, 2)
+        yield Place(tmp_path, broker.bootstrap_servers, request.param)
+        for topic in ("views", "clicks", "other", AUDIT_TOPIC):
+            admin.delete_topic(topic)
+
+
+def test_topics_become_tables_and_the_audit_hears_of_each_commit_once(place: Place) -> None:
+    place.send("views", 0, 200)
+    place.send("other", 0, 3)
+    first = place.run()
+    assert [(one["topic"], one["rows"]) for one in first["tables"]] == [
+        ("clicks", 0),
+        ("views", 200),
+    ]
+    assert place.values("views") == list(range(200))
+    told = place.events("dc1/views")
+    cells = [cell for event in told for cell in event.cells]
+    assert sum(cell.count for cell in cells) == 200
+    assert {cell.server for cell in cells} == {"web-1"}
+    assert {one.through_offset for event in told for one in event.copied} == {100}
+    again = place.run()
+    assert (again["rows"], again["tables"][1]["versions"]) == (0, [])
+    assert place.events("dc1/views") == told
+    place.send("views", 200, 10)
+    assert place.run()["rows"] == 10
+    cells = [cell for event in place.events("dc1/views") for cell in event.cells]
+    assert sum(cell.count for cell in cells) == 210
+
+
+def test_a_load_that_dies_before_its_report_is_reported_by_the_next(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows were in the table, and the audit called them missing for ever."""
+    place.send("views", 0, 20)
+    with monkeypatch.context() as patch:
+        patch.setattr("tallymark_spark_jobs.load.job.report", lambda *which: "the brokers are away")
+        assert place.run(exits=4)["unreported"] == ["the brokers are away"] * 2
+    assert place.events("dc1/views") == []
+    assert place.run()["rows"] == 0
+    cells = [cell for event in place.events("dc1/views") for cell in event.cells]
+    assert sum(cell.count for cell in cells) == 20
+
+
+def test_a_table_that_was_deleted_and_loaded_again_is_another_reporter(place: Place) -> None:
+    import shutil
+
+    place.send("views", 0, 20)
+    place.run()
+    shutil.rmtree(place.lake.table("dc1", "views").location)
+    for catalogue in Path(place.lake.path).glob("catalog.db*"):
+        catalogue.unlink()
+    place.run()
+    assert place.values("views") == list(range(20))
+    assert len({event.reporter for event in place.events("dc1/views")}) == 2
+
+
+def test_a_dry_run_shows_ranges_bytes_and_tables_and_loads_nothing(place: Place) -> None:
+    place.send("views", 0, 40)
+    told = place.run("--dry-run", "--topic", "views")
+    (table,) = told["tables"]
+    assert told["offsets"] == table["offsets"] == 40
+    assert table["ranges"] == [{"partition": n, "start": 0, "end": 20} for n in (0, 1)]
+    assert 40 * 20 < table["bytes"] < 40 * 200
+    assert table["version"] == -1
+    assert not Path(table["location"]).exists()
+
+
+def test_what_is_wrong_is_one_clear_line(place: Place, tmp_path: Path) -> None:
+    for options, said in (
+        (["--topic", "viws"], "no topic that is loaded is called 'viws'"),
+        (["--topic", "("], "is not a regular expression"),
+        (["--cluster", "dc9"], "the cluster dc9 is not loaded"),
+    ):
+        with pytest.raises(UserError, match=said.replace("(", r"\(")):
+            place.run(*options)
+    place.settings.write_text(place.settings.read_text().replace("[lake]", "[audit]", 1))
+    lines = place.settings.read_text().splitlines()
+    place.settings.write_text("\n".join(line for line in lines if "format" not in line))
+    with pytest.raises(UserError, match=r"the settings have no \[lake\]"):
+        place.run()
+
+
+def test_brokers_that_are_away_are_named(tmp_path: Path) -> None:
+    away = Place(tmp_path, "127.0.0.1:1", "delta")
+    with pytest.raises(UserError, match="cluster dc1 cannot be read"):
+        away.run()
