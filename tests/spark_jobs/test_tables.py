@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Iterator
 
 import pytest
-from hostile_batches import garbage
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_logs import Log, made
 
-from tallymark.protocol.records.batch import Batch, encode_batch, place_batch, split_batches
+from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
 from tallymark.protocol.records.compiled import kernel
 from tallymark.protocol.records.compiled.layout import (
     KEY,
@@ -42,59 +40,6 @@ Row = tuple[int, int, bytes | None, bytes | None, bytes | None, bool]
 def compiled() -> None:
     kernel.warm()
     assert kernel.KERNEL.wait(250)
-
-
-@dataclass
-class Fetched:
-    high_watermark: int
-    batches: Sequence[Batch]
-    next_offset: int
-    left_out: Sequence[Batch]
-    last_epoch: int = 0
-
-
-@dataclass
-class Log:
-    """Answers with ``at_once`` batches from the asked offset on."""
-
-    batches: list[tuple[Batch, bool]]
-    at_once: int
-
-    def fetch(self, topic: str, partition: int, offset: int, **_: int) -> Fetched:
-        some = [one for one in self.batches if one[0].header.next_offset > offset][: self.at_once]
-        kept = [batch for batch, aborted in some if not aborted]
-        end = self.batches[-1][0].header.next_offset
-        behind = some[-1][0].header.next_offset if some else offset
-        return Fetched(end, kept, behind, [batch for batch, aborted in some if aborted])
-
-
-def made(seed: int) -> Log:
-    """Batches of many kinds: of one record and of hundreds, of equal and of different sizes,
-    compressed or not, aborted, full of holes, and such as cannot be read."""
-    random = Random(seed)
-    batches: list[tuple[Batch, bool]] = []
-    offset = random.randrange(3)
-    for _ in range(random.randint(1, 12)):
-        if random.random() < 0.1:
-            count = random.randint(1, 4)
-            room = bytearray(garbage(random.randrange(99), count=count, last_delta=count - 1))
-        else:
-            size = random.choice((0, 3, 90))
-            rows = [
-                (
-                    random.choice((None, b"key")),
-                    random.choice((None, b"v" * size, b"w" * random.randint(0, 99))),
-                    random.choice(((), (("tm", b"stamp"),), (("tm", None), ("x", b"y")))),
-                    random.choice((0, 5, 10)),
-                )
-                for _ in range(random.choice((1, 2, 7, 120)))
-            ]
-            room = bytearray(encode_batch(rows, compression=random.choice(("none", "zstd", "lz4"))))
-        place_batch(room, 0, offset, 0)
-        (batch,) = split_batches(bytes(room))
-        batches.append((batch, random.random() < 0.2))
-        offset = batch.header.next_offset + random.choice((0, 0, 0, 5))
-    return Log(batches, random.randint(1, 8))
 
 
 def rows_of(
@@ -138,7 +83,7 @@ def of_table(table: Table) -> Iterator[Row]:
 @given(st.integers(0, 10**9), st.integers(0, 300), st.integers(1, 600))
 def test_tables_hold_the_records_of_the_pieces(seed: int, start: int, length: int) -> None:
     log = made(seed)
-    end = min(start + length, log.batches[-1][0].header.next_offset)
+    end = min(start + length, log.end)
     span = Span("t", 0, start, end)
     expected = rows_of(read_span(log, span, True))
     assert rows_of(read_tables(log, span, TableReader(), True)) == expected

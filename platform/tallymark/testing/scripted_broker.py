@@ -366,6 +366,7 @@ class ScriptedBroker:
                         error_code=code,
                         timestamp=timestamp,
                         offset=offset,
+                        leader_epoch=-1 if log is None else log.epochs[-1][0],
                     )
                 )
             topics.append(ListOffsetsResponseTopic(name=topic.name, partitions=answers))

@@ -20,7 +20,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from tallymark_audit.model.hashing import BLOCK
-from tallymark_spark_jobs.source.rows import ABORTED, BROKEN_STAMP, DAMAGED, STAMPED
+from tallymark_spark_jobs.source.kinds import ABORTED, BROKEN_STAMP, DAMAGED, STAMPED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

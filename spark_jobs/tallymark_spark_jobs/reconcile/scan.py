@@ -23,7 +23,7 @@ from tallymark_spark_jobs.reconcile.claims import Claims, events_of, read_claims
 from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.search import Run
 from tallymark_spark_jobs.reconcile.spark_facts import ByWindow
-from tallymark_spark_jobs.source.rows import NO_RECORD, end_of_damage
+from tallymark_spark_jobs.source.kinds import NO_RECORD, end_of_damage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -193,7 +193,7 @@ def _load(spark: SparkSession, cluster: ClusterSurvey, options: Mapping[str, str
 
 def _between(period: Period) -> dict[str, str]:
     """A period without a start also takes in what carries no time."""
-    end = {"endingTimestamp": str(period.end)}
+    end = {"endingTimestamp": str(period.end), "endingLateness": "all"}
     return end if period.start is None else {"startingTimestamp": str(period.start), **end}
 
 

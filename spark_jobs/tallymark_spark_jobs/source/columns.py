@@ -1,4 +1,4 @@
-"""Arrow columns straight from Python values.
+"""Arrow columns straight from lists and arrays.
 
 ``pyarrow.array(list)`` imports pandas to ask whether the list is one of its series: one to two
 seconds in every fresh Python worker, more than a small job has to count. Columns are therefore
@@ -14,11 +14,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any, Final, cast
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 _WIDTHS = {"int8": "b", "int32": "i", "int64": "q"}
+_MOST: Final = (1 << 63) - 1
 
 
 def integers(values: Sequence[int | None], kind: pa.DataType) -> Any:
@@ -31,11 +34,57 @@ def integers(values: Sequence[int | None], kind: pa.DataType) -> Any:
     return _made(kind, len(values), 0, [None, array(code, cast("Sequence[int]", values))])
 
 
+def numbers(values: NDArray[Any], kind: pa.DataType, valid: NDArray[np.bool_] | None = None) -> Any:
+    """A column of an array whose type has the width of ``kind``; where ``valid`` is false there is
+    null."""
+    if valid is None or valid.all():
+        return _made(kind, len(values), 0, [None, np.ascontiguousarray(values)])
+    bits = np.packbits(valid, bitorder="little")
+    nulls = len(values) - int(valid.sum())
+    return _made(kind, len(values), nulls, [bits, np.ascontiguousarray(values)])
+
+
+def joined(parts: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """All numbers as one array; those that 64 bits cannot hold become the last ones they can."""
+    return np.concatenate([_array(part) for part in parts]) if parts else np.zeros(0, np.int64)
+
+
+def _array(part: Sequence[int]) -> NDArray[np.int64]:
+    if isinstance(part, range):
+        return np.arange(part.start, part.stop, dtype=np.int64)
+    try:
+        return np.array(part, np.int64)
+    except OverflowError:
+        return np.array([max(-_MOST - 1, min(number, _MOST)) for number in part], np.int64)
+
+
 def constant(value: str, rows: int) -> Any:
     """A string column of one value."""
-    data = value.encode()
-    offsets = array("i", [len(data) * row for row in range(rows + 1)])
-    return _made(pa.string(), rows, 0, [None, offsets, data * rows])
+    return repeated([(value.encode(), rows)])
+
+
+def repeated(values: Sequence[tuple[bytes, int]]) -> Any:
+    """A string column of values that are UTF-8 already, each so many times."""
+    counts = np.array([count for _, count in values], np.int64)
+    sizes = np.repeat(np.array([len(value) for value, _ in values], np.int32), counts)
+    data = b"".join([value * count for value, count in values])
+    return _made(pa.string(), len(sizes), 0, [None, _offsets(sizes), data])
+
+
+def packed(data: bytes, sizes: NDArray[Any]) -> Any:
+    """A binary column of all bytes one after the other; a size of -1 is null."""
+    valid = sizes >= 0
+    nulls = len(sizes) - int(valid.sum())
+    bits = np.packbits(valid, bitorder="little") if nulls else None
+    offsets = _offsets(np.maximum(sizes, 0) if nulls else sizes)
+    return _made(pa.binary(), len(sizes), nulls, [bits, offsets, data])
+
+
+def _offsets(sizes: NDArray[Any]) -> NDArray[np.int32]:
+    # Arrow's binary and string columns count their bytes in int32; readers keep batches far below.
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
 
 
 def strings(values: Sequence[str]) -> Any:
@@ -53,6 +102,9 @@ def binaries(values: Sequence[bytes | memoryview | None]) -> Any:
     nulls = values.count(None)
     if not nulls:
         return _variable(pa.binary(), values)  # type: ignore[arg-type] # no None left
+    if nulls == len(values):
+        offsets = np.zeros(nulls + 1, np.int32)
+        return _made(pa.binary(), nulls, nulls, [bytes((nulls + 7) // 8), offsets, b""])
     plain = [b"" if value is None else value for value in values]
     return _variable(pa.binary(), plain, nulls, _validity(values))
 
@@ -73,7 +125,6 @@ def structs(kind: pa.DataType, children: Sequence[Any]) -> Any:
 def _variable(
     kind: pa.DataType, values: Sequence[bytes | memoryview], nulls: int = 0, validity: Any = None
 ) -> Any:
-    # Arrow's binary and string columns count their bytes in int32; readers keep batches far below.
     offsets = array("i", accumulate(map(len, values), initial=0))
     return _made(kind, len(values), nulls, [validity, offsets, b"".join(values)])
 

@@ -2,118 +2,150 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
 
-from tallymark.client import SimpleConsumer, TopicInfo
-from tallymark.errors import UserError
-from tallymark.protocol.records.batch import BatchHeader, Record
-from tallymark_spark_jobs.source import rows
+from tallymark.client import SimpleConsumer
+from tallymark_spark_jobs.source import kinds, rows
+from tallymark_spark_jobs.source.asking import CLIENT, bounds_of, isolation_of
+from tallymark_spark_jobs.source.damage import Damage, Expired
 from tallymark_spark_jobs.source.options import SourceOptions
-from tallymark_spark_jobs.source.planning import LogBounds, Span, plan
-from tallymark_spark_jobs.source.reading import Damage, Expired, Piece, read_span
+from tallymark_spark_jobs.source.planning import Span, plan
+from tallymark_spark_jobs.source.portions import PiecePortion, Portion, TablePortion
+from tallymark_spark_jobs.source.reading import ANY_TIME, Piece, read_tables
+from tallymark_spark_jobs.source.record_rows import record_rows
+from tallymark_spark_jobs.source.stamp_rows import stamp_rows
+from tallymark_spark_jobs.source.tables import Table, TableReader, worth_compiling
 
-ROWS_PER_BATCH = 10_000
-_Portion = list[tuple[BatchHeader, Record, bool]]
-"""Records with the header of their batch, and whether their transaction was aborted."""
+ROWS_PER_BATCH: Final = 10_000
+_BYTES: Final = 8 << 20
+"""Records of so many bytes are a batch, however few they are."""
+_NO_END: Final = 1 << 63
 
 
 def plan_spans(options: SourceOptions) -> list[Span]:
     """Ask the brokers where the logs begin and end, once, and plan what to read.
 
     Raises UserError for topics and offsets that are not there, and the client's errors."""
-    with _client(options) as consumer:
-        return plan(options, _bounds(consumer, options))
+    return plan(options, bounds_of(options))
+
+
+def open_consumer(options: SourceOptions) -> SimpleConsumer:
+    """A client for one span."""
+    return SimpleConsumer(
+        bootstrap_servers=options.bootstrap_servers,
+        client_id=CLIENT,
+        isolation=isolation_of(options),
+        **options.security,
+    )
 
 
 def read_batches(options: SourceOptions, span: Span) -> Iterator[Any]:
     """The span's records as Arrow batches, in the schema of the options' mode. With
     ``failOnCorruptBatch=false`` a batch that cannot be read is passed over, and a row says so; else
-    DamagedError."""
-    with _client(options) as consumer:
-        for found in read_span(consumer, span, not options.fail_on_corrupt_batch):
-            if isinstance(found, Damage):
-                yield _damaged(options, span, found)
-                continue
-            if isinstance(found, Expired):
-                continue
-            for portion in _portions(found, options):
-                yield _batch(options, span, portion)
+    DamagedError. Among stamps rows also say what expired (``failOnDataLoss=false``), and what lies
+    behind the span and was left out for its time."""
+    worth_compiling(span.offsets)
+    with open_consumer(options) as consumer:
+        yield from _Reader(options, span).batches(consumer)
 
 
-def _damaged(options: SourceOptions, span: Span, found: Damage) -> Any:
-    told = (span.topic, span.partition, found)
-    if options.mode == "stamps":
-        return rows.damaged_stamp(*told, options.include_content_hash)
-    return rows.damaged_record(*told, options.include_headers)
+class _Reader:
+    """Reads one span."""
 
-
-def _client(options: SourceOptions) -> SimpleConsumer:
-    # Counting needs the aborted records; records of an open transaction are not there yet.
-    return SimpleConsumer(
-        bootstrap_servers=options.bootstrap_servers,
-        client_id="tallymark-spark",
-        isolation="read_committed" if options.mode == "stamps" else "read_uncommitted",
-        **options.security,
-    )
-
-
-def _bounds(consumer: SimpleConsumer, options: SourceOptions) -> list[LogBounds]:
-    found: list[LogBounds] = []
-    at = options.starting_timestamp
-    for topic, partitions in _wanted(consumer.topics(), options).items():
-        first, last = consumer.start_offsets(topic), consumer.end_offsets(topic)
-        for partition in partitions:
-            if partition not in first or partition not in last:
-                raise UserError(f"there is no {topic}-{partition} at {options.bootstrap_servers}")
-            since = None if at is None else consumer.offset_for_time(topic, partition, at)
-            found.append(LogBounds(topic, partition, first[partition], last[partition], since))
-    return found
-
-
-def _wanted(there: Mapping[str, TopicInfo], options: SourceOptions) -> dict[str, list[int]]:
-    """The partitions to read, by topic. A pattern never means internal topics."""
-    if options.pattern:
-        fits = re.compile(options.pattern).fullmatch
-        names = [name for name in there if fits(name) and not name.startswith("_")]
-        return {name: list(there[name].partitions) for name in names}
-    wanted: dict[str, list[int]] = {name: [] for name in options.topics}
-    for topic, partition in options.assigned:
-        wanted.setdefault(topic, []).append(partition)
-    missing = [name for name in wanted if name not in there]
-    if missing:
-        raise UserError(
-            f"there is no topic {', '.join(missing)} at {options.bootstrap_servers}",
-            "see tallymark topics",
+    def __init__(self, options: SourceOptions, span: Span) -> None:
+        self._options = options
+        self._span = span
+        self._schema = rows.schema_of(options)
+        self._stamps = options.mode == "stamps"
+        self._times = _Times(
+            ANY_TIME if options.starting_timestamp is None else options.starting_timestamp,
+            _NO_END if options.ending_timestamp is None else options.ending_timestamp,
         )
-    return {name: some or list(there[name].partitions) for name, some in wanted.items()}
+
+    def batches(self, consumer: SimpleConsumer) -> Iterator[Any]:
+        """All of it."""
+        options = self._options
+        waiting: list[Piece] = []
+        for found in read_tables(
+            consumer,
+            self._span,
+            TableReader(),
+            not options.fail_on_corrupt_batch,
+            expires=not options.fail_on_data_loss,
+            since=self._times.first,
+            aborted=self._stamps,
+        ):
+            if isinstance(found, list):
+                waiting += self._wanted(found)
+                if _are_few(waiting):
+                    continue
+            yield from self._flushed(waiting)
+            waiting = []
+            if not isinstance(found, list):
+                yield from self._other(found)
+        yield from self._flushed(waiting)
+        if self._span.left_out and self._stamps:
+            bounds = (self._span.end, self._span.left_out)
+            yield rows.missing_stamp(self._schema, self._span, kinds.LEFT_OUT, *bounds)
+
+    def _flushed(self, pieces: list[Piece]) -> Iterator[Any]:
+        if pieces:
+            yield self._rows(PiecePortion(pieces))
+
+    def _other(self, found: Table | Damage | Expired) -> Iterator[Any]:
+        schema, span = self._schema, self._span
+        if isinstance(found, Table):
+            table = self._times.of_table(found)
+            if table is not None:
+                yield self._rows(TablePortion(table))
+        elif isinstance(found, Expired):
+            if self._stamps:
+                yield rows.missing_stamp(schema, span, kinds.EXPIRED, *found)
+        elif self._stamps:
+            yield rows.damaged_stamp(schema, span, found)
+        else:
+            yield rows.damaged_record(schema, span, found)
+
+    def _wanted(self, pieces: list[Piece]) -> Iterator[Piece]:
+        for piece in pieces:
+            some = self._times.of_piece(piece)
+            if some is not None:
+                yield some
+
+    def _rows(self, portion: Portion) -> Any:
+        make = stamp_rows if self._stamps else record_rows
+        return make(self._schema, self._span, portion)
 
 
-def _portions(pieces: list[Piece], options: SourceOptions) -> Iterator[_Portion]:
-    """The records within the timestamps, in portions that suit Arrow: never many small ones."""
-    first, end = options.starting_timestamp, options.ending_timestamp
-    low, high = -(1 << 63) if first is None else first, 1 << 63 if end is None else end
-    portion: _Portion = []
-    for piece in pieces:
-        portion += [
-            (piece.header, record, piece.aborted)
-            for record in piece.records()
-            if low <= record.timestamp < high
-        ]
-        while len(portion) >= ROWS_PER_BATCH:
-            yield portion[:ROWS_PER_BATCH]
-            portion = portion[ROWS_PER_BATCH:]
-    if portion:
-        yield portion
+def _are_few(pieces: list[Piece]) -> bool:
+    rows = sum([len(piece.columns) for piece in pieces])
+    return rows < ROWS_PER_BATCH and sum([piece.columns.size for piece in pieces]) < _BYTES
 
 
-def _batch(options: SourceOptions, span: Span, portion: _Portion) -> Any:
-    records = [record for _, record, _ in portion]
-    if options.mode == "stamps":
-        aborted = [aborted for _, _, aborted in portion]
-        contents = options.include_content_hash
-        return rows.stamp_rows(span.topic, span.partition, records, aborted, contents)
-    types = [int(header.is_log_append_time) for header, _, _ in portion]
-    headers = options.include_headers
-    return rows.record_rows(span.topic, span.partition, records, types, headers)
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Times (ms) from ``first`` on and before ``end``."""
+
+    first: int
+    end: int
+
+    def of_piece(self, piece: Piece) -> Piece | None:
+        """Those of its records that have such a time."""
+        if self.first == ANY_TIME and self.end == _NO_END:
+            return piece
+        least, greatest = piece.columns.timestamp_bounds()
+        if self.first <= least and greatest < self.end:
+            return piece
+        if greatest < self.first or least >= self.end:
+            return None
+        keep = [self.first <= time < self.end for time in piece.columns.timestamps]
+        columns = piece.columns.only(keep)
+        return piece._replace(columns=columns) if len(columns) else None
+
+    def of_table(self, table: Table) -> Table | None:
+        """The same."""
+        if self.first == ANY_TIME and self.end == _NO_END:
+            return table
+        return table.within_times(self.first, self.end)

@@ -7,22 +7,37 @@ ignores it: a misspelt ``endingTimestamp`` would otherwise read a whole log with
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from tallymark.client.core.security.properties import PROPERTIES, security_of_properties
-from tallymark.client.core.security.security import SecuritySettings
 from tallymark.errors import UserError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark_spark_jobs.source.declared import columns_of
+from tallymark_spark_jobs.source.option_values import (
+    SEE,
+    Bound,
+    Times,
+    bound,
+    flag,
+    json_object,
+    one_of,
+    positive,
+    times,
+    timestamp,
+)
+
+if TYPE_CHECKING:
+    from tallymark.client.core.security.security import SecuritySettings
+
+__all__ = ["KNOWN", "SEE", "Bound", "SourceOptions", "declared_schema", "parse_options"]
 
 Mode = Literal["records", "stamps"]
-"""Kafka's own stand-ins for the ends of a log, also inside JSON offsets."""
+Isolation = Literal["read_uncommitted", "read_committed"]
 
-Bound = int | dict[tuple[str, int], int]
-"""EARLIEST, LATEST, or an offset (or stand-in) for each partition by ``(topic, partition)``."""
+MODES: Final[tuple[Mode, ...]] = ("records", "stamps")
+ISOLATIONS: Final[tuple[Isolation, ...]] = ("read_uncommitted", "read_committed")
 
 KNOWN: Final = (
     "kafka.bootstrap.servers",
@@ -31,19 +46,29 @@ KNOWN: Final = (
     "assign",
     "startingOffsets",
     "endingOffsets",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
     "startingTimestamp",
     "endingTimestamp",
+    "endingLateness",
+    "columns",
     "includeHeaders",
     "includeContentHash",
     "failOnDataLoss",
     "failOnCorruptBatch",
     "minPartitions",
+    "maxRecordsPerPartition",
     "rowsPerPartition",
     "mode",
-    *(f"kafka.{name}" for name in PROPERTIES),
+    "kafka.isolation.level",
 )
 ROWS_PER_PARTITION: Final = 1_000_000
-SEE: Final = "see docs/spark.md for every option"
+ENDING_LATENESS: Final = 3_600_000
+
+
+def _no_security() -> SecuritySettings:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +82,18 @@ class SourceOptions:
     assigned: tuple[tuple[str, int], ...] = ()
     starting: Bound = EARLIEST
     ending: Bound = LATEST
+    starting_times: Times | None = None
+    ending_times: Times | None = None
+    fail_without_start: bool = False
+    """A starting time that no record has reached is an error; else nothing is read."""
     starting_timestamp: int | None = None
     ending_timestamp: int | None = None
+    ending_lateness: int | None = ENDING_LATENESS
+    """Records that stand behind the first one of ``ending_timestamp`` and so many ms more are not
+    looked at; None: all are."""
+    columns: tuple[str, ...] = ()
+    """Those that are wanted; () all."""
+    isolation: Isolation = "read_uncommitted"
     include_headers: bool = False
     include_content_hash: bool = False
     fail_on_data_loss: bool = True
@@ -66,7 +101,7 @@ class SourceOptions:
     min_partitions: int = 1
     rows_per_partition: int = ROWS_PER_PARTITION
     mode: Mode = "records"
-    security: SecuritySettings = field(default_factory=SecuritySettings, repr=False)
+    security: SecuritySettings = field(default_factory=_no_security, repr=False)
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -76,8 +111,9 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     servers = options.get("kafka.bootstrap.servers", "").strip()
     if not servers:
         raise UserError("the option kafka.bootstrap.servers is missing", "give host:port[,...]")
-    _refuse_both(options, "startingOffsets", "startingTimestamp")
-    _refuse_both(options, "endingOffsets", "endingTimestamp")
+    for end in ("starting", "ending"):
+        _refuse_many(options, *(f"{end}{what}" for what in _BOUNDS))
+    _refuse_many(options, "maxRecordsPerPartition", "rowsPerPartition")
     topics, pattern, assigned = _which_topics(options)
     return SourceOptions(
         bootstrap_servers=servers,
@@ -85,39 +121,79 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         topics=topics,
         pattern=pattern,
         assigned=assigned,
-        starting=_bound(options, "startingOffsets", EARLIEST),
-        ending=_bound(options, "endingOffsets", LATEST),
-        starting_timestamp=_timestamp(options, "startingTimestamp"),
-        ending_timestamp=_timestamp(options, "endingTimestamp"),
-        include_headers=_flag(options, "includeHeaders", False),
-        include_content_hash=_flag(options, "includeContentHash", False),
-        fail_on_data_loss=_flag(options, "failOnDataLoss", True),
-        fail_on_corrupt_batch=_flag(options, "failOnCorruptBatch", True),
-        min_partitions=_positive(options, "minPartitions", 1),
-        rows_per_partition=_positive(options, "rowsPerPartition", ROWS_PER_PARTITION),
+        starting=bound(options, "startingOffsets", EARLIEST),
+        ending=bound(options, "endingOffsets", LATEST),
+        starting_times=times(options, "startingOffsetsByTimestamp"),
+        ending_times=times(options, "endingOffsetsByTimestamp"),
+        fail_without_start=_strategy(options),
+        starting_timestamp=timestamp(options, "startingTimestamp"),
+        ending_timestamp=timestamp(options, "endingTimestamp"),
+        ending_lateness=_lateness(options),
+        columns=_columns(options),
+        isolation=_isolation(options),
+        include_headers=flag(options, "includeHeaders", False),
+        include_content_hash=flag(options, "includeContentHash", False),
+        fail_on_data_loss=flag(options, "failOnDataLoss", True),
+        fail_on_corrupt_batch=flag(options, "failOnCorruptBatch", True),
+        min_partitions=positive(options, "minPartitions", 1),
+        rows_per_partition=positive(
+            options,
+            "maxRecordsPerPartition",
+            positive(options, "rowsPerPartition", ROWS_PER_PARTITION),
+        ),
         mode=_mode(options),
+    )
+
+
+_OWN: Final = frozenset({"kafka.bootstrap.servers", "kafka.isolation.level"})
+_BOUNDS: Final = ("Offsets", "OffsetsByTimestamp", "Timestamp")
+
+
+def declared_schema(options: SourceOptions) -> str:
+    """The columns that are read, as Spark declares them."""
+    there = columns_of(options.mode, options.include_headers, options.include_content_hash)
+    return ", ".join(
+        f"{name} {kind}"
+        for name, kind in there.items()
+        if not options.columns or name in options.columns
     )
 
 
 def _refuse_unknown(options: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in KNOWN}
-    for name in options:
-        if name in known:
-            continue
-        near = difflib.get_close_matches(name, known, n=1)
-        do = f"did you mean {known[near[0]]}?" if near else SEE
-        raise UserError(f"the tallymark source has no option {name!r}", do)
+    unknown = [name for name in options if name not in known]
+    if not unknown:
+        return
+    from tallymark.client.core.security.properties import PROPERTIES
+
+    known |= {f"kafka.{name}".lower(): f"kafka.{name}" for name in PROPERTIES}
+    for name in unknown:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            do = f"did you mean {known[near[0]]}?" if near else SEE
+            raise UserError(f"the tallymark source has no option {name!r}", do)
 
 
 def _security(options: Mapping[str, str]) -> SecuritySettings:
     """TLS and the log-in, by the names of Kafka's clients behind ``kafka.``, as Spark has it."""
-    given = {name.removeprefix("kafka."): options[name] for name in options if name[:6] == "kafka."}
+    given = {
+        name.removeprefix("kafka."): value
+        for name, value in options.items()
+        if name.startswith("kafka.") and name not in _OWN
+    }
+    if not given:
+        return {}
+    # Here: three of four processes of a job only ask for the schema, and load nothing of TLS.
+    from tallymark.client.core.security.properties import security_of_properties
+
     return security_of_properties(given, "the options of the tallymark source")
 
 
-def _refuse_both(options: Mapping[str, str], one: str, other: str) -> None:
-    if one.lower() in options and other.lower() in options:
-        raise UserError(f"the options {one} and {other} exclude each other", "give one of them")
+def _refuse_many(options: Mapping[str, str], *names: str) -> None:
+    given = [name for name in names if name.lower() in options]
+    if len(given) > 1:
+        told = " and ".join(given)
+        raise UserError(f"the options {told} exclude each other", "give one of them")
 
 
 def _which_topics(
@@ -146,7 +222,7 @@ def _which_topics(
 
 def _assigned(text: str) -> tuple[tuple[str, int], ...]:
     """``{"topic": [0, 1]}``."""
-    raw = _json("assign", text)
+    raw = json_object("assign", text)
     pairs = [(topic, number) for topic, numbers in raw.items() for number in _ints(topic, numbers)]
     if not pairs:
         raise UserError("the option assign names no partition", 'give {"topic": [0, 1]}')
@@ -159,86 +235,43 @@ def _ints(topic: str, numbers: object) -> list[int]:
     raise UserError(f"the option assign wants a list of partitions for {topic}", SEE)
 
 
-def _bound(options: Mapping[str, str], name: str, default: int) -> Bound:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    words = {"earliest": EARLIEST, "latest": LATEST}
-    forbidden = "latest" if name.startswith("starting") else "earliest"
-    word = text.strip().lower()
-    if word in words and word != forbidden:
-        return words[word]
-    if word in words:
-        raise UserError(f"{name} of a batch read cannot be {word}", SEE)
-    offsets: dict[tuple[str, int], int] = {}
-    for topic, by_partition in _json(name, text).items():
-        if not isinstance(by_partition, dict):
-            raise UserError(f"{name}: {topic} needs an object of partitions and offsets", SEE)
-        for partition, offset in by_partition.items():
-            offsets[topic, _offset_key(name, partition)] = _offset(name, offset)
-    return offsets
-
-
-def _offset_key(name: str, partition: str) -> int:
-    if partition.isdecimal():
-        return int(partition)
-    raise UserError(f"{name}: {partition!r} is not a partition", SEE)
-
-
-def _offset(name: str, offset: object) -> int:
-    if type(offset) is int and offset >= EARLIEST:
-        return offset
-    raise UserError(
-        f"{name}: {offset!r} is not an offset (-2 earliest, -1 latest, or 0 and up)", SEE
-    )
-
-
-def _json(name: str, text: str) -> dict[str, object]:
-    try:
-        raw = json.loads(text)
-    except ValueError as error:
-        raise UserError(f"the option {name} is not JSON: {error}", SEE) from None
-    if not isinstance(raw, dict):
-        raise UserError(f"the option {name} has to be a JSON object by topic", SEE)
-    return raw
-
-
-def _timestamp(options: Mapping[str, str], name: str) -> int | None:
-    text = options.get(name.lower())
-    if text is None:
-        return None
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if value < 0:
-        raise UserError(f"the option {name} is {text!r}", "give milliseconds since 1970 UTC")
-    return value
-
-
-def _positive(options: Mapping[str, str], name: str, default: int) -> int:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    if text.strip().isdecimal() and int(text) > 0:
-        return int(text)
-    raise UserError(f"the option {name} is {text!r}", "give a whole number above zero")
-
-
-def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
-    text = options.get(name.lower())
-    if text is None:
-        return default
-    word = text.strip().lower()
-    if word not in ("true", "false"):
-        raise UserError(f"the option {name} is {text!r}", "give true or false")
-    return word == "true"
-
-
 def _mode(options: Mapping[str, str]) -> Mode:
-    word = options.get("mode", "records").strip().lower()
-    if word == "records":
-        return "records"
-    if word == "stamps":
-        return "stamps"
-    raise UserError(f"the option mode is {word!r}", "give records or stamps")
+    return one_of(options, "mode", MODES, "records")
+
+
+def _isolation(options: Mapping[str, str]) -> Isolation:
+    return one_of(options, "kafka.isolation.level", ISOLATIONS, "read_uncommitted")
+
+
+def _strategy(options: Mapping[str, str]) -> bool:
+    """Whether a starting time that no record has reached is an error: as in Spark's Kafka source if
+    it is one for each partition, and not if it limits the records."""
+    usual = "error" if "startingoffsetsbytimestamp" in options else "latest"
+    name = "startingOffsetsByTimestampStrategy"
+    return one_of(options, name, ("error", "latest"), usual) == "error"
+
+
+def _lateness(options: Mapping[str, str]) -> int | None:
+    name = "endingLateness"
+    if options.get(name.lower(), "").strip().lower() == "all":
+        return None
+    found = timestamp(options, name, "give milliseconds, or all to read to the end")
+    return ENDING_LATENESS if found is None else found
+
+
+def _columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Their names in the order of the schema, which they keep."""
+    text = options.get("columns")
+    if text is None:
+        return ()
+    there = columns_of(
+        _mode(options),
+        flag(options, "includeHeaders", False),
+        flag(options, "includeContentHash", False),
+    )
+    wanted = {name.strip().lower() for name in text.split(",") if name.strip()}
+    unknown = sorted(wanted - {name.lower() for name in there})
+    if unknown or not wanted:
+        told = f"names {', '.join(unknown)}" if unknown else "is empty"
+        raise UserError(f"the option columns {told}", f"there are {', '.join(there)}")
+    return tuple(name for name in there if name.lower() in wanted)

@@ -53,11 +53,13 @@ def read_span(
     *,
     expires: bool = False,
     since: int = ANY_TIME,
+    aborted: bool = True,
 ) -> Iterator[list[Piece] | Damage | Expired]:
     """The records of the span, in lists of pieces that hold about :data:`AT_ONCE` bytes at most.
     Control batches are passed over; and so are batches that cannot be read, if ``passes``: then a
     Damage reports them; and what retention deletes meanwhile, if ``expires``: then it is an
-    Expired. Batches whose greatest time (ms) lies before ``since`` are not unpacked.
+    Expired. Batches whose greatest time (ms) lies before ``since`` are not unpacked. Those that a
+    reader of committed records has left out are there too, marked, unless ``aborted`` is false.
 
     Raises DamagedError when it may not pass a batch that cannot be read, once all before it was
     given; else what :func:`~tallymark_spark_jobs.source.fetching.fetches` raises.
@@ -65,7 +67,9 @@ def read_span(
     notes = Notes(span, passes)
     for found in fetches(consumer, span, notes, expires):
         if isinstance(found, Taken):
-            yield from _pieces(list(_batches(found, span, since, notes)), found.offset, span, notes)
+            yield from _pieces(
+                list(_batches(found, span, since, aborted, notes)), found.offset, span, notes
+            )
         else:
             yield found
     yield from notes.ended()
@@ -79,6 +83,7 @@ def read_tables(
     *,
     expires: bool = False,
     since: int = ANY_TIME,
+    aborted: bool = True,
 ) -> Iterator[Table | list[Piece] | Damage | Expired]:
     """Like :func:`read_span`, by the compiled loops where these are ready and can read a batch."""
     notes = Notes(span, passes)
@@ -87,7 +92,7 @@ def read_tables(
             yield found
             continue
         loose: list[BatchRead] = []
-        batches = list(_batches(found, span, since, notes))
+        batches = list(_batches(found, span, since, aborted, notes))
         for part in tables.read(batches, max(span.start, found.offset), span.end):
             if not isinstance(part, Table):
                 loose.append(part)
@@ -101,11 +106,13 @@ def read_tables(
     yield from notes.ended()
 
 
-def _batches(taken: Taken, span: Span, since: int, notes: Notes) -> Iterator[BatchRead]:
+def _batches(
+    taken: Taken, span: Span, since: int, with_aborted: bool, notes: Notes
+) -> Iterator[BatchRead]:
     """The batches of a fetch that may hold records of the span, in the order of the log."""
     fetch = taken.fetch
     both = [(batch, False) for batch in fetch.batches]
-    if fetch.left_out:
+    if fetch.left_out and with_aborted:
         both += [(batch, True) for batch in fetch.left_out]
         both.sort(key=lambda one: one[0].header.base_offset)
     for batch, aborted in both:

@@ -12,33 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from tallymark_spark_jobs.engine.errors import in_one_line
-from tallymark_spark_jobs.source.options import SourceOptions, parse_options
-from tallymark_spark_jobs.source.streaming.settings import as_batch, parse_stream_options
+from tallymark_spark_jobs.source.options import SourceOptions, declared_schema, parse_options
 
 if TYPE_CHECKING:
     from tallymark_spark_jobs.source.planning import Span
-
-RECORDS: Final = (
-    "key binary, value binary, topic string, partition int, offset bigint, "
-    "timestamp timestamp, timestampType int"
-)
-HEADERS: Final = ", headers array<struct<key: string, value: binary>>"
-STAMPS: Final = (
-    "topic string, partition int, offset bigint, timestamp bigint, size int, stamped tinyint, "
-    "server string, instance string, origin_partition int, sequence bigint"
-)
-CONTENT: Final = ", content bigint"
-"""The schemas as Spark has them; :mod:`tallymark_spark_jobs.source.rows` has the same for Arrow."""
 
 
 class TallymarkSource(DataSource):
@@ -50,24 +32,16 @@ class TallymarkSource(DataSource):
         return "tallymark"
 
     def schema(self) -> str:
-        """The columns: of records, of records with headers, or of stamps (``mode=stamps``)."""
-        with in_one_line():
-            options = as_batch(self.options)
-        if options.mode == "stamps":
-            return STAMPS + (CONTENT if options.include_content_hash else "")
-        return RECORDS + (HEADERS if options.include_headers else "")
+        """The columns of the mode, or those of them that the option ``columns`` names."""
+        return declared_schema(self._parsed())
 
     def reader(self, schema: Any) -> DataSourceReader:
         """A batch reader. The parameter's name is Spark's: it is passed by keyword."""
-        with in_one_line():
-            return LogReader(parse_options(self.options))
+        return LogReader(self._parsed())
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """A reader of micro-batches (:mod:`tallymark_spark_jobs.source.streaming`)."""
-        from tallymark_spark_jobs.source.streaming.stream_reader import stream_reader
-
+    def _parsed(self) -> SourceOptions:
         with in_one_line():
-            return stream_reader(parse_stream_options(self.options))
+            return parse_options(self.options)
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class RecordColumns:
         self._timestamp = timestamp
         self._keep: list[bool] | None = None
         self.size = len(data)
-        """Bytes of all the records, decompressed; also of those that :meth:`within` left out."""
+        """Bytes of all the records, decompressed; also of those that :meth:`only` left out."""
         self.offsets: Sequence[int] = _shifted([part.offsets for part in parts], base_offset)
         """The offsets, mostly a range."""
 
@@ -163,7 +163,13 @@ class RecordColumns:
 
     def within(self, first: int, end: int) -> RecordColumns:
         """Those with offsets from ``first`` on and before ``end``."""
-        keep = [first <= one < end for one in self.offsets]
+        offsets = self.offsets
+        if isinstance(offsets, range) and first <= offsets.start and offsets.stop <= end:
+            return self
+        return self.only([first <= one < end for one in offsets])
+
+    def only(self, keep: list[bool]) -> RecordColumns:
+        """Those whose flag is set; there is one for each."""
         if all(keep):
             return self
         rest = RecordColumns.__new__(RecordColumns)
