@@ -7,6 +7,8 @@
 # make paper   the tables of the Kafka paper: five brokers in turns (ARGS="--messages 1000000"; hours without)
 # make lock    take newer versions of the dependencies into deploy/requirements*.txt, with hashes
 #                                                  (UPGRADE=: only what is new in pyproject.toml)
+# make spark-package  a Python with Tallymark in it, for spark-submit --archives: build/tallymark-spark.tar.gz
+# make spark-image    the image of driver and executors on Kubernetes (needs docker)
 # make sbom    what is in it, for scanners: build/sbom.cdx.json (CycloneDX)
 
 VENV := .venv
@@ -24,7 +26,7 @@ KAFKA ?=
 ARGS ?=
 ROOM ?=
 
-.PHONY: check test unit fast soak demo lock sbom java others clean format kernel paper
+.PHONY: check test unit fast soak demo lock sbom spark-package spark-image java others clean format kernel paper
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -83,6 +85,13 @@ lock: $(VENV)/.dev
 
 sbom: $(VENV)/.dev
 	$(BIN)/python deploy/sbom.py build/sbom.cdx.json
+
+spark-package: $(VENV)/.dev
+	$(BIN)/python deploy/spark_package.py build/tallymark-spark.tar.gz
+
+spark-image:
+	docker build -f deploy/Dockerfile -t tallymark .
+	docker build -f deploy/spark/Dockerfile -t tallymark-spark .
 
 $(VENV)/bin/python:
 	@deploy/ensure-venv $(VENV)

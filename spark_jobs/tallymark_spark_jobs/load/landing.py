@@ -18,6 +18,7 @@ from tallymark.client import SimpleConsumer
 from tallymark.client.core.security.deployment import ConnectionSettings
 from tallymark.errors import AuthenticationError, KafkaError, TallymarkError, UserError
 from tallymark_spark_jobs.counting.counter import CellCounter
+from tallymark_spark_jobs.engine.files import located
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import Manifest, OffsetRange
 from tallymark_spark_jobs.load.files import SpanFiles
@@ -90,7 +91,7 @@ def attempt(task: LandTask, last: bool) -> Landed:
     worth_compiling(task.span.offsets)
     try:
         with SimpleConsumer(
-            **task.connection,
+            **located(task.connection),
             client_id="tallymark-load",
             isolation="read_committed",
         ) as consumer:

@@ -12,6 +12,7 @@ from tallymark.client.admin.offsets import ListedOffset
 from tallymark.errors import UserError
 from tallymark.protocol.schema import ZERO_UUID
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
+from tallymark_spark_jobs.engine.files import located
 from tallymark_spark_jobs.source.lateness import late_offsets
 from tallymark_spark_jobs.source.option_values import Times
 from tallymark_spark_jobs.source.options import Isolation, SourceOptions
@@ -31,7 +32,7 @@ def bounds_of(options: SourceOptions) -> list[LogBounds]:
     """The bounds of every partition that is to be read. Raises UserError for topics and partitions
     that are not there, and the client's errors."""
     with Admin(
-        bootstrap_servers=options.bootstrap_servers, client_id=CLIENT, **options.security
+        bootstrap_servers=options.bootstrap_servers, client_id=CLIENT, **located(options.security)
     ) as admin:
         topics = admin.topics()
         wanted = _wanted(topics, options)
@@ -105,7 +106,7 @@ class _Asking:
         with SimpleConsumer(
             bootstrap_servers=self._options.bootstrap_servers,
             client_id=CLIENT,
-            **self._options.security,
+            **located(self._options.security),
         ) as consumer:
             return late_offsets(consumer, behind, ends, end + lateness)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tallymark.client import SimpleConsumer
+from tallymark_spark_jobs.engine.files import located
 from tallymark_spark_jobs.source import kinds, rows
 from tallymark_spark_jobs.source.asking import CLIENT, bounds_of, isolation_of
 from tallymark_spark_jobs.source.damage import Damage, Expired
@@ -37,7 +38,7 @@ def open_consumer(options: SourceOptions) -> SimpleConsumer:
         bootstrap_servers=options.bootstrap_servers,
         client_id=CLIENT,
         isolation=isolation_of(options),
-        **options.security,
+        **located(options.security),
     )
 
 

@@ -6,6 +6,7 @@ import re
 
 from tallymark.client import SimpleConsumer, TopicInfo
 from tallymark.errors import KafkaError, UserError
+from tallymark_spark_jobs.engine.files import located
 from tallymark_spark_jobs.source.options import SourceOptions
 from tallymark_spark_jobs.source.planning import LogBounds, plan
 from tallymark_spark_jobs.source.streaming.offsets import Log, Offsets, Partition
@@ -86,7 +87,7 @@ class Brokers:
                 bootstrap_servers=self._options.bootstrap_servers,
                 client_id="tallymark-spark-stream",
                 isolation="read_committed",  # what ends at an open transaction comes later
-                **self._options.security,
+                **located(self._options.security),
             )
         return self._client
 
