@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tallymark.client.core.security.security import SecuritySettings
 from tallymark.errors import UserError
 from tallymark_spark_jobs.engine import files
 from tallymark_spark_jobs.engine.files import here, located
@@ -50,20 +51,17 @@ def test_a_file_that_is_nowhere_is_named_with_what_to_do(elsewhere: Path) -> Non
 
 
 def test_every_file_of_the_settings_is_looked_for(elsewhere: Path) -> None:
-    assert located(
-        {
-            "security_protocol": "SASL_SSL",
-            "ssl_truststore_location": "/nowhere/ca.pem",
-            "ssl_keystore_location": "",
-            "sasl_oauthbearer_token_endpoint_url": "file:///nowhere/token",
-        }
-    ) == {
+    given: SecuritySettings = {
+        "security_protocol": "SASL_SSL",
+        "ssl_truststore_location": "/nowhere/ca.pem",
+        "ssl_keystore_location": "",
+        "sasl_oauthbearer_token_endpoint_url": "file:///nowhere/token",
+    }
+    assert located(given) == {
         "security_protocol": "SASL_SSL",
         "ssl_truststore_location": "ca.pem",
         "ssl_keystore_location": "",
         "sasl_oauthbearer_token_endpoint_url": (elsewhere / "token").as_uri(),
     }
-    url = "https://tokens.example/token"
-    assert located({"sasl_oauthbearer_token_endpoint_url": url}) == {
-        "sasl_oauthbearer_token_endpoint_url": url
-    }
+    far: SecuritySettings = {"sasl_oauthbearer_token_endpoint_url": "https://tokens.example/t"}
+    assert located(far) == far
