@@ -147,7 +147,7 @@ class CommittedTable(ABC, Generic[S]):
         """Make the version on top of the snapshot, or of whatever others made of it: as long as
         ``still_right``, which is asked about each newer snapshot, does not raise."""
         now = snapshot
-        for wait in _waits():
+        for wait in waits():
             try:
                 ready = self.prepared(now, rows)
                 if ready is not now:
@@ -182,7 +182,7 @@ class CommittedTable(ABC, Generic[S]):
         return None
 
 
-def _waits() -> Iterator[float]:
+def waits() -> Iterator[float]:
     """Seconds between attempts, each as random as it may be, so that two writers part."""
     growing = (0.01 * 2**number for number in range(6))
     longest = chain(growing, repeat(_LONGEST_WAIT_S))
