@@ -3,24 +3,35 @@ ends a run on the way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
 
 from tallymark import Admin, Producer
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, LakeSettings
+from tallymark.errors import UserError
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_spark_jobs.engine.progress import Steps
+from tallymark_spark_jobs.lake.compaction import compact
 from tallymark_spark_jobs.lake.memory import MemoryStore, MemoryTable
+from tallymark_spark_jobs.lake.opening import Format, Lake
 from tallymark_spark_jobs.lake.storage import Storage
-from tallymark_spark_jobs.lake.table import Append, Commit, Snapshot
+from tallymark_spark_jobs.lake.table import (
+    Append,
+    Commit,
+    Conflict,
+    LakeTable,
+    Manifest,
+    Snapshot,
+)
 from tallymark_spark_jobs.load.landing import Landed, LandTask, land_here
 from tallymark_spark_jobs.load.logs import topics_of
 from tallymark_spark_jobs.load.names import run_name
+from tallymark_spark_jobs.load.planning import plan_load
 from tallymark_spark_jobs.load.run import run_load
 from tallymark_spark_jobs.load.shapes import LoadSettings, TopicLoad
 
@@ -29,12 +40,19 @@ SETTINGS = LoadSettings(run_name(DAY), 60_000, rows_per_task=100)
 
 
 class World:
-    """A broker with the topic ``t`` of two partitions, and a table in memory with real files."""
+    """A broker with the topic ``t`` of two partitions, and its table, in files or in memory (then
+    only the rows are files)."""
 
-    def __init__(self, broker: BrokerThread, folder: Path) -> None:
+    def __init__(self, broker: BrokerThread, folder: Path, kind: str) -> None:
         self.servers = broker.bootstrap_servers
-        self.folder = folder
-        self.store = MemoryStore()
+        self.folder = folder / "dc1" / "t"
+        store, lake = MemoryStore(), Lake(str(folder), cast("Format", kind))
+        self.table: Callable[[], LakeTable] = (
+            (lambda: MemoryTable(store, str(self.folder)))
+            if kind == "memory"
+            else (lambda: lake.table("dc1", "t"))
+        )
+        self.kind = kind
         self.sent = 0
         host, _, port = self.servers.rpartition(":")
         cluster = Cluster(name="dc1", brokers=(BrokerAddress(host=host, port=int(port)),))
@@ -51,10 +69,11 @@ class World:
     def loads(self, topic: str = "t") -> list[TopicLoad]:
         (cluster,) = self.deployment.clusters
         found = topics_of(self.deployment, cluster, topic)
-        table = MemoryTable(self.store, str(self.folder))
         connection: Any = {"bootstrap_servers": self.servers}
         return [
-            TopicLoad("dc1", name, tuple(logs), table, Storage(str(self.folder), {}), connection)
+            TopicLoad(
+                "dc1", name, tuple(logs), self.table(), Storage(str(self.folder), {}), connection
+            )
             for name, logs in found.items()
         ]
 
@@ -63,24 +82,25 @@ class World:
         (result,) = run_load(self.loads(), settings, lander, Steps(lambda text: None, quiet=True))
         return result
 
-    def rows(self) -> list[tuple[int, int, bytes]]:
-        """What a reader of the table finds: partition, offset, value."""
-        found: list[tuple[int, int, bytes]] = []
-        for file in self.store.newest.files():
-            rows = pq.ParquetFile(self.folder / file.path).read(["partition", "offset", "value"])
-            found += [(r["partition"], r["offset"], r["value"]) for r in rows.to_pylist()]
+    def rows(self) -> list[tuple[str, int, int, bytes]]:
+        """What a reader of the table finds: the topic's id, partition, offset, value."""
+        found: list[tuple[str, int, int, bytes]] = []
+        names = ["topic_id", "partition", "offset", "value"]
+        for file in self.table().open().files():
+            rows = pq.ParquetFile(self.folder / file.path).read(names)
+            found += [tuple(row[name] for name in names) for row in rows.to_pylist()]
         return sorted(found)
 
     def check(self) -> None:
         """Each message that was sent is in the table exactly once."""
-        values = sorted(int(value) for _, _, value in self.rows())
+        values = sorted(int(row[-1]) for row in self.rows())
         assert values == list(range(self.sent))
-        assert len({row[:2] for row in self.rows()}) == self.sent
+        assert len({row[:3] for row in self.rows()}) == self.sent
 
     def orphans(self) -> set[str]:
-        named = {file.path for file in self.store.newest.files()}
+        named = {file.path for file in self.table().open().files()}
         there = {str(path.relative_to(self.folder)) for path in self.folder.rglob("*.parquet")}
-        return there - named
+        return {path for path in there - named if path.startswith("topic=")}
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +109,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
         yield found
 
 
-@pytest.fixture
-def world(broker: BrokerThread, tmp_path: Path) -> Iterator[World]:
+@pytest.fixture(params=["memory", "delta", "iceberg"])
+def world(request: pytest.FixtureRequest, broker: BrokerThread, tmp_path: Path) -> Iterator[World]:
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         admin.create_topic("t", 2)
-        yield World(broker, tmp_path)
+        yield World(broker, tmp_path, request.param)
         admin.delete_topic("t")
 
 
@@ -179,6 +199,48 @@ def test_two_loads_at_once_bring_each_message_once(world: World) -> None:
     assert world.orphans() == set()
 
 
+def test_files_are_joined_beside_a_load(world: World) -> None:
+    if world.kind == "memory":
+        return  # nothing that stands for it
+    for _ in range(6):
+        world.send(20)
+        world.run()
+    world.send(20)
+    joined: list[Any] = []
+
+    def beside(tasks: Sequence[LandTask]) -> list[Landed]:
+        found = list(land_here(tasks))
+        joined.append(compact(cast("Any", world.table()), 64 << 20, job="compact"))
+        return found
+
+    assert world.run(beside).rows == 20
+    assert joined[0].files_before > joined[0].files_after > 0
+    world.check()
+    assert world.run().commits == []
+
+
+def test_a_driver_that_was_stopped_and_goes_on_later_is_refused(world: World) -> None:
+    """A zombie: it holds what it landed and the snapshot of its beginning, and commits long after
+    others have loaded the same offsets, and more. Its commit was laid on top, all rows twice."""
+    world.send(100)
+    (one,) = world.loads()
+    snapshot = one.table.open()
+    plan = plan_load(one.logs, one.table.offsets(snapshot))
+    epochs = {log.key: log.leader_epoch for log in one.logs}
+    tasks = [
+        LandTask(span, epochs[span.key], one.connection, one.storage, 60_000)
+        for span in plan.ranges
+    ]
+    landed = [cast("Manifest", found.manifest) for found in land_here(tasks)]
+    world.send(60)
+    assert world.run().rows == 160
+    append = Append(run_name(DAY), plan.ranges, tuple(landed), one.format.schema)
+    for attempt in range(2):
+        with pytest.raises(Conflict):
+            one.table.commit(snapshot if attempt else one.table.open(), append)
+    world.check()
+
+
 def test_a_table_that_others_always_load_first_is_given_up_on(world: World) -> None:
     world.send(40)
 
@@ -239,7 +301,7 @@ def test_a_topic_made_anew_is_loaded_from_its_beginning_beside_the_old_one(world
         admin.create_topic("t", 2)
     world.send(30)
     assert world.run().rows == 30
-    assert sorted(int(value) for _, _, value in world.rows()) == list(range(130))
+    assert sorted(int(row[-1]) for row in world.rows()) == list(range(130))
 
 
 def test_a_task_finds_that_the_topic_was_made_anew(world: World) -> None:
@@ -253,22 +315,26 @@ def test_a_task_finds_that_the_topic_was_made_anew(world: World) -> None:
     assert result.commits == []
     assert all("made anew" in text for text in result.problems.values())
     world.run()
-    assert sorted(int(value) for _, _, value in world.rows()) == list(range(100, 200))
+    assert sorted(int(row[-1]) for row in world.rows()) == list(range(100, 200))
 
 
-class _Refusing(MemoryTable):
+class _Refusing:
     """A table whose commit fails for a reason that is nobody's race."""
 
-    def commit(self, snapshot: Snapshot, append: Append) -> Commit:
-        from tallymark.errors import UserError
+    def __init__(self, table: LakeTable) -> None:
+        self._table = table
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def commit(self, snapshot: Snapshot, append: Append) -> Commit:
         raise UserError("the catalogue of the lake cannot be used: it is away")
 
 
 def test_a_commit_that_fails_is_a_problem_and_nothing_is_lost(world: World) -> None:
     world.send(60)
     (one,) = world.loads()
-    broken = replace(one, table=_Refusing(world.store, str(world.folder)))
+    broken = replace(one, table=cast("LakeTable", _Refusing(one.table)))
     (result,) = run_load([broken], SETTINGS, land_here, Steps(lambda text: None, quiet=True))
     assert any("catalogue of the lake" in text for text in result.problems.values())
     assert world.run().rows == 60
