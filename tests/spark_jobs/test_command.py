@@ -18,7 +18,7 @@ from tallymark_spark_jobs.engine.errors import SourceError, as_user_error, in_on
 from tallymark_spark_jobs.jobs.reconcile import main
 from tallymark_spark_jobs.reconcile.narrowing import only_clusters
 from tallymark_spark_jobs.reconcile.outcome import Outcome
-from tallymark_spark_jobs.reconcile.period import Period
+from tallymark_spark_jobs.reconcile.shapes.period import Period
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tallymark.errors import UserError
 from tallymark.shell.target import clusters_named
 from tallymark_spark_jobs.cli.shared import SparkOptions, engine_of, spark_options
 from tallymark_spark_jobs.reconcile.narrowing import only_clusters
-from tallymark_spark_jobs.reconcile.period import parse_period
+from tallymark_spark_jobs.reconcile.shapes.period import parse_period
 
 if TYPE_CHECKING:
     from tallymark_spark_jobs.engine.progress import Steps
@@ -127,7 +127,8 @@ def _job(given: _Options) -> Job:
     window_ms = deployment.audit.window_ms
     limits = given["start"], given["end"], given["everything"]
     period = parse_period(*limits, window_ms, now_ms(), given["recheck_days"])
-    return Job(deployment, period, given["topics"], given["wait"])
+    lateness_ms = deployment.audit.settle_max_ms
+    return Job(deployment, period, given["topics"], given["wait"], lateness_ms)
 
 
 def run(job: Job, engine: Engine, steps: Steps) -> Outcome:
@@ -135,8 +136,8 @@ def run(job: Job, engine: Engine, steps: Steps) -> Outcome:
     from tallymark_audit.store import open_store
     from tallymark_spark_jobs.engine.running import refuse_lost_store, spark_job
     from tallymark_spark_jobs.engine.session import require_spark
+    from tallymark_spark_jobs.reconcile.reading.survey import survey
     from tallymark_spark_jobs.reconcile.run import reconcile as run_job
-    from tallymark_spark_jobs.reconcile.survey import survey
 
     require_spark()
     refuse_lost_store(job.deployment)

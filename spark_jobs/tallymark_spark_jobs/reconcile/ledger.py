@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from tallymark.deployment import Deployment
 from tallymark_audit.judge.settle_time import DAY_MS, LEARNED_DAYS
@@ -24,7 +24,9 @@ from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, locate_cells
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema import tables
 from tallymark_spark_jobs.reconcile.outcome import Outcome, to_json
-from tallymark_spark_jobs.reconcile.search import Identity, LogSpan, located
+from tallymark_spark_jobs.reconcile.reading.survey import ClusterSurvey
+from tallymark_spark_jobs.reconcile.shapes.period import Period
+from tallymark_spark_jobs.reconcile.shapes.search import Identity, LogSpan, located
 
 LATER = frozenset({State.OPEN, State.SETTLING})
 """Not recorded: it says only that the run came early, and would hide the collector's verdict."""
@@ -49,16 +51,28 @@ def retired_reporters(store: Store) -> dict[str, frozenset[str]]:
     return {cluster: frozenset(names) for cluster, names in found.items()}
 
 
-def last_changes(
-    store: Store, windows: Mapping[tuple[str, str], Iterable[int]]
+def changes_of(
+    store: Store, clusters: Iterable[ClusterSurvey], period: Period
 ) -> dict[tuple[str, str], dict[int, int]]:
-    """When (ms) collectors last saw a window change, by (cluster, topic): late data and repairs
-    are given the settle time too. Empty where no collector runs."""
+    """When (ms) collectors last saw the windows of the period change, by (cluster, topic): late
+    data and repairs are given the settle time too, and logs are read until then. Empty where no
+    collector runs."""
+    table = tables.window_changes
+    found: dict[tuple[str, str], dict[int, int]] = {}
     with store.read() as connection:
-        return {
-            (cluster, topic): facts.changes(connection, [cluster], topic, sorted(set(some)))
-            for (cluster, topic), some in windows.items()
-        }
+        for cluster in clusters:
+            query = (
+                select(table.c.topic, table.c.window, func.max(table.c.changed_at))
+                .where(table.c.cluster == cluster.name, table.c.window < period.end)
+                .group_by(table.c.topic, table.c.window)
+            )
+            if period.start is not None:
+                query = query.where(table.c.window >= period.start)
+            wanted = frozenset(cluster.topics)
+            for topic, window, at in connection.execute(query):
+                if topic in wanted:
+                    found.setdefault((cluster.name, topic), {})[window] = at
+    return found
 
 
 def lateness(store: Store, as_of: int) -> dict[tuple[str, str], sketches.Sketch]:

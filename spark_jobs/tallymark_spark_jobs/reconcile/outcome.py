@@ -22,8 +22,9 @@ from tallymark_audit.judge.verdicts import (
 from tallymark_audit.model.cells import Edge, EdgeWindow
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.schema.rows import cell_to_json
-from tallymark_spark_jobs.reconcile.period import Period
-from tallymark_spark_jobs.reconcile.search import Identity, LogSpan, located
+from tallymark_spark_jobs.reconcile.reading.read_plan import Unread
+from tallymark_spark_jobs.reconcile.shapes.period import Period
+from tallymark_spark_jobs.reconcile.shapes.search import Identity, LogSpan, located
 
 
 class Exit(IntEnum):
@@ -57,7 +58,8 @@ class Outcome:
     of the windows that had not settled then. ``deferred``: windows whose data has expired, with the
     collector's state (UNKNOWN where it has none). ``disagreements``: rows of the store where the
     collector, which counts independently, has another result. ``damaged``: partitions that cannot
-    be read to their end. ``edges``: all that were judged. ``seconds``: how long each step took."""
+    be read to their end. ``edges``: all that were judged. ``seconds``: how long each step took.
+    ``unread``: offsets behind the period that were not read."""
 
     period: Period
     as_of: int
@@ -71,6 +73,7 @@ class Outcome:
     edges: tuple[Edge, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     looked: Mapping[EdgeWindow, int] = field(default_factory=dict[EdgeWindow, int])
+    unread: tuple[Unread, ...] = ()
 
     def looked_at(self, verdict: Verdict) -> int:
         """As of when (ms) the verdict holds."""
@@ -166,6 +169,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
             for (edge, topic, window), state in outcome.deferred.items()
         ],
         "disagreements": [dict(row) for row in outcome.disagreements],
+        "unread": [one._asdict() for one in outcome.unread],
         "damaged_events": outcome.damaged_events,
         "damaged": [{**one._asdict(), "reason": one.reason} for one in outcome.damaged],
         "seconds": {name: round(taken, 2) for name, taken in outcome.seconds.items()},

@@ -13,7 +13,7 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.repeats import sequences_of
 from tallymark_audit.model.time_format import utc
 from tallymark_spark_jobs.reconcile.outcome import Exit, Line, Outcome, findings, lines
-from tallymark_spark_jobs.reconcile.search import LogSpan, located
+from tallymark_spark_jobs.reconcile.shapes.search import LogSpan, located
 
 NAMED = 20
 """Findings that are printed one by one; the JSON result has all of them."""

@@ -2,53 +2,41 @@
 
 ::
 
-    survey ──► scan (Spark: count cells, read claims) ──► decide ──► search (Spark: find the lost)
-                                                            │              │
-                        store ◄── record ◄── outcome ◄──────┴──────────────┘
+    look ──► what had not settled, or may lie further behind: look again, at that alone
+      │
+      └────► record in the store ──► outcome
 
-Idempotent: a run writes verdicts by window, so running it again for the same range replaces them.
+Idempotent: a run writes verdicts by window, so running it again for the same range replaces them;
+verdicts of a run that looked later stay.
 """
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tallymark.clock import now_ms
-from tallymark.deployment import Deployment
-from tallymark_audit.judge.verdicts import Verdict
+from tallymark_audit.judge.verdicts import State, Verdict
+from tallymark_audit.model.cells import EdgeWindow
 from tallymark_audit.store import Store
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.reconcile import ledger
-from tallymark_spark_jobs.reconcile.claims import Claims
-from tallymark_spark_jobs.reconcile.decide import all_edges, decide
-from tallymark_spark_jobs.reconcile.outcome import Outcome, idle_through
-from tallymark_spark_jobs.reconcile.period import Period
-from tallymark_spark_jobs.reconcile.search import Identity, LogSpan, search_plan
-from tallymark_spark_jobs.reconcile.spark_facts import Facts
-from tallymark_spark_jobs.reconcile.survey import ClusterSurvey, survey
+from tallymark_spark_jobs.reconcile.look import Ask, Job, Sight, look
+from tallymark_spark_jobs.reconcile.outcome import Outcome
+from tallymark_spark_jobs.reconcile.shapes.period import Period
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tallymark_spark_jobs.reconcile.scan import Scan
+__all__ = ["Job", "Steps", "reconcile"]
 
 AGAIN_SECONDS = 2.0
 """Between two looks while windows settle."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to reconcile. ``topics``: a regular expression that narrows the deployment's own.
-    ``wait_seconds``: how long to wait, at most, for windows to settle."""
-
-    deployment: Deployment
-    period: Period
-    topics: str | None = None
-    wait_seconds: float = 0.0
+MOST_UNASKED = 3
+"""So many looks are taken without ``--wait``: each at what settled while the one before counted."""
+EARLY = frozenset({State.OPEN, State.SETTLING})
 
 
 def reconcile(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
@@ -57,12 +45,12 @@ def reconcile(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outc
     Raises UserError for a cluster that cannot be reached and whatever a Spark action fails with."""
     started, deadline = now_ms(), time.monotonic() + job.wait_seconds
     _wait_for_the_end(job, steps, deadline)
-    while True:
-        outcome = _look(spark, job, store, steps)
-        if not outcome.settling or time.monotonic() >= deadline:
-            break
-        steps.say("some windows are still settling: looking again")
-        time.sleep(min(AGAIN_SECONDS, max(0.0, deadline - time.monotonic())))
+    looks = _Looks(job, deadline)
+    ask: Ask | None = Ask(job.period)
+    while ask is not None:
+        looks.add(ask, look(spark, job, store, steps, ask))
+        ask = looks.next(steps)
+    outcome = looks.outcome()
     with steps.step("record", f"recording {len(outcome.verdicts):,} verdicts"):
         ledger.record(store, replace(outcome, seconds=steps.seconds), started, now_ms())
         found = ledger.disagreements(store, outcome)
@@ -78,87 +66,107 @@ def _wait_for_the_end(job: Job, steps: Steps, deadline: float) -> None:
             time.sleep(left)
 
 
-def _began(clusters: Sequence[ClusterSurvey], store: Store) -> dict[tuple[str, str], int]:
-    """Since when (ms) the log of a topic is another one than before, or lacks a partition."""
-    return {
-        (cluster.name, topic): at
-        for cluster in clusters
-        for topic, at in ledger.began_anew(store, cluster.name).items()
-    }
+@dataclass(slots=True)
+class _Looks:
+    """The looks of a run so far, each verdict from the last one that looked at its window."""
 
-
-def _retained_from(
-    clusters: Sequence[ClusterSurvey], began: Mapping[tuple[str, str], int]
-) -> dict[tuple[str, str], int]:
-    """Before when (ms) records of a topic may be gone: retention took them, or the topic was
-    deleted and made again, or has fewer partitions."""
-    found = dict(began)
-    for cluster in clusters:
-        for topic, at in cluster.retained_from.items():
-            place = cluster.name, topic
-            found[place] = max(found.get(place, at), at)
-    return found
-
-
-def _look(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outcome:
-    from tallymark_spark_jobs.reconcile.scan import observations, parts, scan
-
-    deployment, period, as_of = job.deployment, job.period, now_ms()
-    audit = deployment.audit
-    clusters = survey(deployment, job.topics)
-    names = ", ".join(cluster.name for cluster in clusters)
-    with steps.step("count", f"counting {period} in {names}"):
-        read = scan(spark, clusters, period, audit.window_ms, audit.content_check)
-    messages = sum(run["messages"] for run in read.runs if not run["aborted"])
-    with steps.step("judge", f"judging {messages:,} messages"):
-        observed, began = observations(read.runs), _began(clusters, store)
-        facts = Facts(
-            as_of=as_of,
-            observed=observed,
-            books=read.claims.books,
-            retired=ledger.retired_reporters(store),
-            changed=ledger.last_changes(store, observed),
-            parts=parts(read.runs),
-            damaged=read.damaged,
-            late=ledger.lateness(store, as_of),
-            owed_from=ledger.owed_from(store, deployment, {topic for _, topic in observed}),
-            retained_from=_retained_from(clusters, began),
-            began=began,
-        )
-        decision = decide(deployment, facts, _topics(job, clusters, read.claims), period)
-    return Outcome(
-        period=period,
-        as_of=as_of,
-        verdicts=decision.verdicts,
-        places=_find(spark, deployment, clusters, read, decision.verdicts, steps),
-        deferred=ledger.collector_states(store, decision.deferred),
-        idle=idle_through(read.claims.books, period.end, as_of),
-        damaged_events=read.claims.damaged,
-        damaged=read.damaged,
-        edges=all_edges(deployment, read.claims.books),
+    job: Job
+    deadline: float
+    first: Outcome | None = None
+    verdicts: dict[EdgeWindow, Verdict] = field(default_factory=dict[EdgeWindow, Verdict])
+    later: list[tuple[frozenset[EdgeWindow], Outcome]] = field(
+        default_factory=list[tuple[frozenset[EdgeWindow], Outcome]]
     )
+    family: dict[str, str] = field(default_factory=dict[str, str])
+    read_on: set[EdgeWindow] = field(default_factory=set[EdgeWindow])
+    """Windows for which the logs were read to their ends."""
+
+    def add(self, ask: Ask, sight: Sight) -> None:
+        """A look has ended."""
+        outcome = sight.outcome
+        self.family.update(sight.family)
+        if self.first is None:
+            self.first = outcome
+        else:
+            asked = ask.windows or frozenset()
+            self.later.append((asked, outcome))
+            for window in asked:
+                self.verdicts.pop(window, None)
+            if ask.to_the_end:
+                self.read_on |= asked
+        self.verdicts.update((_key(one), one) for one in outcome.verdicts)
+
+    def next(self, steps: Steps) -> Ask | None:
+        """What to look at again, after a pause if that is needed; None: nothing."""
+        behind = self._lying_behind()
+        if behind:
+            steps.say("some messages are missing: reading on behind the period")
+            return self._ask(behind, to_the_end=True)
+        early = {key: one for key, one in self.verdicts.items() if one.state in EARLY}
+        settled = {key for key, one in early.items() if 0 < one.young_until <= now_ms()}
+        if settled and len(self.later) < MOST_UNASKED - 1:
+            steps.say(f"{len(settled):,} windows settled meanwhile: looking at them again")
+            return self._ask(settled)
+        left = self.deadline - time.monotonic()
+        if not early or left <= 0:
+            return None
+        steps.say("some windows are still settling: looking again")
+        time.sleep(min(AGAIN_SECONDS, left))
+        return self._ask(early)
+
+    def outcome(self) -> Outcome:
+        """All looks as one."""
+        assert self.first is not None  # reconcile() has looked once
+        places, damaged = dict(self.first.places), list(self.first.damaged)
+        deferred, looked = dict(self.first.deferred), dict[EdgeWindow, int]()
+        unread = self.first.unread
+        for asked, outcome in self.later:
+            for identity, spans in outcome.places.items():
+                places[identity] = sorted({*places.get(identity, ()), *spans})
+            damaged += [one for one in outcome.damaged if one not in damaged]
+            deferred.update(outcome.deferred)
+            looked.update(dict.fromkeys(asked, outcome.as_of))
+        order = {edge.name: at for at, edge in enumerate(self.first.edges)}
+        return replace(
+            self.first,
+            verdicts=tuple(
+                sorted(
+                    self.verdicts.values(),
+                    key=lambda one: (order.get(one.edge, -1), one.topic, one.window),
+                )
+            ),
+            places=places,
+            damaged=tuple(damaged),
+            deferred=deferred,
+            looked=looked,
+            unread=unread,
+        )
+
+    def _lying_behind(self) -> set[EdgeWindow]:
+        """Windows that lack messages of topics whose logs were not read to their ends: records may
+        have come later than expected, out of a mirror that had stopped for instance."""
+        assert self.first is not None
+        unread = {self.family.get(one.topic, one.topic) for one in self.first.unread}
+        return {
+            key
+            for key, one in self.verdicts.items()
+            if (one.missing or one.unclaimed)
+            and key not in self.read_on
+            and self.family.get(one.topic, one.topic) in unread
+        }
+
+    def _ask(self, windows: Iterable[EdgeWindow], to_the_end: bool = False) -> Ask:
+        wanted = frozenset(windows)
+        starts = [window for _, _, window in wanted]
+        end = max(starts) + self.job.deployment.audit.window_ms
+        names = {self.family.get(topic, topic) for _, topic, _ in wanted}
+        topics = {topic for topic, name in self.family.items() if name in names}
+        again = to_the_end or not self.read_on.isdisjoint(wanted)
+        period = Period(min(starts), end)
+        if min(starts) < 0:
+            period = Period(None, end)
+        return Ask(period, wanted, frozenset(topics | names), again)
 
 
-def _topics(job: Job, clusters: Sequence[ClusterSurvey], claims: Claims) -> set[str]:
-    """The topics that exist, and those that have only claims: a lost topic is a loss."""
-    wanted = re.compile(job.topics or ".*")
-    there = {topic for cluster in clusters for topic in cluster.topics}
-    claimed = {topic for book in claims.books.values() for topic in book.topics()}
-    return there | {topic for topic in claimed if wanted.fullmatch(topic)}
-
-
-def _find(
-    spark: SparkSession,
-    deployment: Deployment,
-    clusters: Sequence[ClusterSurvey],
-    read: Scan,
-    verdicts: Sequence[Verdict],
-    steps: Steps,
-) -> dict[Identity, list[LogSpan]]:
-    plan = search_plan(verdicts, read.runs, all_edges(deployment, read.claims.books))
-    if not plan:
-        return {}
-    from tallymark_spark_jobs.reconcile.evidence import find_places
-
-    with steps.step("find", f"looking for what is missing in {', '.join(plan)}"):
-        return find_places(spark, clusters, plan)
+def _key(verdict: Verdict) -> EdgeWindow:
+    return verdict.edge, verdict.topic, verdict.window

@@ -28,9 +28,11 @@ from tallymark_spark_jobs.cli import reconcile as command
 from tallymark_spark_jobs.engine import running
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.engine.session import spark_session
+from tallymark_spark_jobs.reconcile.judging import in_tasks
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, to_json
-from tallymark_spark_jobs.reconcile.period import Period
+from tallymark_spark_jobs.reconcile.reading import count_tasks
 from tallymark_spark_jobs.reconcile.run import Job, reconcile
+from tallymark_spark_jobs.reconcile.shapes.period import Period
 
 pytestmark = pytest.mark.spark
 W = 5_000
@@ -150,8 +152,8 @@ def everything(consumer: SimpleConsumer, partition: int) -> list[Record]:
     return records
 
 
-def run(spark: Any, stack: Stack) -> Outcome:
-    job = Job(stack.deployment, Period(None, stack.end))
+def run(spark: Any, stack: Stack, **more: Any) -> Outcome:
+    job = Job(stack.deployment, Period(None, stack.end), **more)
     with open_store(stack.deployment.audit_store) as store:
         return reconcile(spark, job, store, Steps(lambda text: None))
 
@@ -201,12 +203,26 @@ def test_a_second_run_changes_nothing_but_the_list_of_runs(
     second = run(spark, stack)
     assert outcome.verdicts == second.verdicts
     assert second.disagreements == ()
-    assert set(second.seconds) == {"count", "judge", "find", "record"}
+    assert set(second.seconds) == {"claims", "count", "judge", "find", "record"}
     with open_store(stack.deployment.audit_store) as store, store.read() as connection:
         rows = queries.windows(connection)
         assert len(rows) == len(second.verdicts)
         assert {row["revision"] for row in rows} == {0}
         assert len(queries.all_runs(connection)) >= 2
+
+
+@pytest.mark.parametrize("few", [16, 1])
+def test_judged_in_tasks_it_is_the_same(
+    spark: Any, stack: Stack, outcome: Outcome, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is too large for the driver is judged by topic and window, from claims that were folded
+    in tasks; with one range a cell at most, the cells that lost messages are read again exactly."""
+    monkeypatch.setattr(count_tasks, "FEW_RANGES", few)
+    monkeypatch.setattr(in_tasks, "CELLS_A_GROUP", 4)
+    large = run(spark, stack, small=0)
+    assert large.verdicts == outcome.verdicts
+    assert large.places == outcome.places
+    assert large.state is outcome.state
 
 
 def test_the_command_prints_the_table_and_returns_three(

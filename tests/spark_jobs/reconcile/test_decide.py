@@ -15,7 +15,7 @@ from tallymark.deployment import AuditSettings, Deployment, Mirror
 from tallymark_audit.events.event_codec import encode_event
 from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap
 from tallymark_audit.judge.verdicts import State
-from tallymark_audit.model.cells import FOREVER, CellKey
+from tallymark_audit.model.cells import FOREVER, CellKey, Copy
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
@@ -23,22 +23,23 @@ from tallymark_audit.store import open_store
 from tallymark_audit.store.counted import counts, recounts
 from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.store.reading import queries
+from tallymark_spark_jobs.counting.tally import CellTally
 from tallymark_spark_jobs.reconcile import ledger
-from tallymark_spark_jobs.reconcile.claims import Claims, read_claims
-from tallymark_spark_jobs.reconcile.decide import Decision, decide
+from tallymark_spark_jobs.reconcile.judging.decide import Decision, decide
+from tallymark_spark_jobs.reconcile.judging.spark_facts import Facts
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, idle_through, to_json
-from tallymark_spark_jobs.reconcile.period import Period
+from tallymark_spark_jobs.reconcile.reading.claims import Claims, read_claims
 from tallymark_spark_jobs.reconcile.report import print_outcome
-from tallymark_spark_jobs.reconcile.scan import observations, parts
-from tallymark_spark_jobs.reconcile.search import (
+from tallymark_spark_jobs.reconcile.shapes.period import Period
+from tallymark_spark_jobs.reconcile.shapes.resolve import Stretch
+from tallymark_spark_jobs.reconcile.shapes.search import (
     Identity,
     LogSpan,
     Search,
-    exactly,
     located,
     search_plan,
 )
-from tallymark_spark_jobs.reconcile.spark_facts import Facts
+from tallymark_spark_jobs.reconcile.shapes.tallies import Seen, observations, parts
 
 W = 5_000
 DEPLOYMENT = Deployment(audit=AuditSettings(window_ms=W, settle_min_ms=5_000))
@@ -49,31 +50,34 @@ ONE, TWO = "11" * 8, "22" * 8
 
 def run(
     cluster: str, first: int | None, last: int | None, instance: str = ONE, **more: Any
-) -> dict[str, Any]:
+) -> Seen:
     count = last - first + 1 if first is not None and last is not None else 1
     offset = first or 0
-    return {
-        "cluster": cluster,
-        "topic": "t",
-        "origin_partition": 0,
-        "window": 0,
-        "server": "web-1" if instance else "",
-        "instance": instance,
-        "first_sequence": first,
-        "last_sequence": last,
+    key = CellKey(
+        more.pop("topic", "t"),
+        more.pop("origin_partition", 0),
+        more.pop("window", 0),
+        "web-1" if instance else "",
+        instance,
+    )
+    fields: dict[str, Any] = {
+        "aborted": False,
         "messages": count,
         "extra": 0,
-        "copies": [],
         "bytes": 10 * count,
         "malformed": 0,
+        "ranges": () if first is None or last is None else ((first, last),),
+        "copies": (),
+        "digest_xor": 0,
+        "digest_sum": 0,
         "first_partition": 0,
         "last_partition": 0,
         "first_offset": offset,
         "last_offset": offset + count - 1,
         "min_timestamp": 1,
         "max_timestamp": 2,
-        **more,
     }
+    return Seen(cluster, CellTally(key, **{**fields, **more}))
 
 
 def claims_of(*reports: tuple[str, str, int, int]) -> Claims:
@@ -111,7 +115,7 @@ def claims_of(*reports: tuple[str, str, int, int]) -> Claims:
     return read_claims(pairs, W)
 
 
-def judged(runs: list[dict[str, Any]], claims: Claims, **more: Any) -> Decision:
+def judged(runs: list[Seen], claims: Claims, **more: Any) -> Decision:
     facts = Facts(as_of=LATE, observed=observations(runs), books=claims.books)
     return decide(DEPLOYMENT, replace(facts, **more), ["t"], PERIOD)
 
@@ -138,7 +142,7 @@ HEALTHY = [
 LOSSY = [
     *HEALTHY[:2],
     run("aggregate", 0, 39),
-    run("aggregate", 45, 99, messages=56, extra=1, copies=[(0, 77, 50)]),
+    run("aggregate", 45, 99, messages=56, extra=1, copies=(Copy(0, 77, 50),)),
     HEALTHY[3],
 ]
 
@@ -194,10 +198,9 @@ def test_the_search_reads_only_where_the_missing_can_be() -> None:
     decision = judged(LOSSY, CLAIMS)
     plan = search_plan(decision.verdicts, LOSSY, derive_edges(DEPLOYMENT))
     identity = Identity("t", 0, ONE)
-    assert plan == {"dc1": Search({identity: RangeSet.single(40, 44)}, {("t", 0): (0, 99)})}
-    options = exactly(plan["dc1"])
-    assert json.loads(options["assign"]) == {"t": [0]}
-    assert json.loads(options["endingOffsets"]) == {"t": {"0": 100}}
+    assert plan == {
+        "dc1": Search({identity: RangeSet.single(40, 44)}, [Stretch("dc1", "t", 0, 0, 99)])
+    }
     found = [LogSpan("dc1", "t", 0, 138, 141, 38, 41), LogSpan("dc1", "t", 0, 150, 152, 42, 44)]
     cell = next(one for one in decision.verdicts if one.cells).cells[0]
     assert located(cell, {identity: found}) == [
@@ -303,10 +306,10 @@ RENAMING = Deployment(
 )
 
 
-def decided(runs: list[dict[str, Any]], claims: Claims, deployment: Deployment) -> dict[str, Any]:
+def decided(runs: list[Seen], claims: Claims, deployment: Deployment) -> dict[str, Any]:
     """Verdicts by edge and topic, as Spark comes to them from runs and events."""
     facts = Facts(as_of=LATE, observed=observations(runs), books=claims.books, parts=parts(runs))
-    topics = {one["topic"] for one in runs}
+    topics = {one.tally.key.topic for one in runs}
     decision = decide(deployment, facts, topics, PERIOD)
     return {f"{one.edge} {one.topic}": one for one in decision.verdicts}
 

@@ -15,9 +15,10 @@ from tallymark_audit.store import open_store
 from tallymark_audit.store.reading import queries
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.reconcile import run as module
+from tallymark_spark_jobs.reconcile.look import Sight
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome
-from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.run import Job, reconcile
+from tallymark_spark_jobs.reconcile.shapes.period import Period
 
 SETTLE_MS = 300
 
@@ -26,13 +27,13 @@ def looks(monkeypatch: pytest.MonkeyPatch, states: list[State], period: Period) 
     """Let each look find the next of the states, the last one for ever; returns when they were."""
     at: list[float] = []
 
-    def look(*_: object) -> Outcome:
+    def look(*_: object) -> Sight:
         state = states[min(len(at), len(states) - 1)]
         at.append(time.monotonic())
         verdicts = (Verdict("dc1-to-aggregate", "t", 0, state, claimed=1, observed=1),)
-        return Outcome(period, now_ms(), verdicts, {}, {}, idle=False)
+        return Sight(Outcome(period, now_ms(), verdicts, {}, {}, idle=False))
 
-    monkeypatch.setattr(module, "_look", look)
+    monkeypatch.setattr(module, "look", look)
     monkeypatch.setattr(module, "AGAIN_SECONDS", 0.05)
     return at
 

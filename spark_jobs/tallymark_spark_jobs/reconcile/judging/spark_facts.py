@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
 from tallymark_audit.events.claim_book import ClaimBook
 from tallymark_audit.judge.copy_progress import (
@@ -30,6 +32,9 @@ from tallymark_audit.model.sides import Claim, Observation
 
 Cells = dict[CellKey, Observation]
 ByWindow = dict[int, Cells]
+Publishing = Mapping[str, Collection[str]]
+"""By topic, the reporters that report on it."""
+NOBODY: Final = MappingProxyType(dict[str, Publishing]())
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,11 @@ class Facts:
     (ms) a collector last saw a count or claim change; it only makes a verdict wait, it never makes
     one. ``retained_from``: by cluster and topic, the time (ms) before which records may have
     expired. ``damaged``: partitions that cannot be read to their end. ``began``: by cluster and
-    topic, when (ms) it was made again, if it was."""
+    topic, when (ms) it was made again, if it was.
+
+    Where these are the facts of some windows only, what is known of all of them is added:
+    ``known``, the topics that have records, by cluster; ``publishing``, by cluster; ``spread``, the
+    places of which cells lie in other partitions than those they began in."""
 
     as_of: int
     observed: Mapping[tuple[str, str], ByWindow]
@@ -62,6 +71,9 @@ class Facts:
     owed_from: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     damaged: Sequence[Damaged] = ()
     began: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    known: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
+    publishing: Mapping[str, Publishing] = field(default_factory=dict[str, Publishing])
+    spread: Collection[tuple[str, str]] = ()
 
 
 class SparkFacts:
@@ -114,7 +126,7 @@ class SparkFacts:
 
     def members(self, edge: Edge, topic: str) -> list[ReporterFacts]:
         book = self.book(edge.home)
-        here = book.topics().get(topic, set()) | {
+        here = self._publishing(edge.home, topic) | {
             at.reporter for at in book.copied if at.topic == topic
         }
         reporters = book.reporters.values()
@@ -127,7 +139,7 @@ class SparkFacts:
 
     def producers(self, edge: Edge, topic: str, instances: Collection[str]) -> list[ReporterFacts]:
         book = self.book(edge.home)
-        publishing = book.topics().get(topic, set())
+        publishing = self._publishing(edge.home, topic)
         names = {
             name
             for name, reporter in book.reporters.items()
@@ -170,7 +182,7 @@ class SparkFacts:
         return [one for one in self._facts.damaged if (one.cluster, one.topic) == (cluster, topic)]
 
     def is_spread(self, cluster: str, topic: str) -> bool:
-        return any(
+        return (cluster, topic) in self._facts.spread or any(
             part.partition != key.partition
             for cells in self._facts.parts.get((cluster, topic), {}).values()
             for key, some in cells.items()
@@ -209,6 +221,10 @@ class SparkFacts:
     def book(self, cluster: str) -> ClaimBook:
         """The reports of the cluster's audit topic; empty if there are none."""
         return self._facts.books.get(cluster) or ClaimBook()
+
+    def _publishing(self, cluster: str, topic: str) -> set[str]:
+        told = self._facts.publishing.get(cluster, {}).get(topic, ())
+        return self.book(cluster).topics().get(topic, set()).union(told)
 
     def _reporters(self, edge: Edge, names: Collection[str]) -> list[ReporterFacts]:
         retired = self._facts.retired.get(edge.home, frozenset())
@@ -251,6 +267,8 @@ def _instances(books: Mapping[str, ClaimBook]) -> dict[str, set[str]]:
 
 def _topics_by_cluster(facts: Facts) -> dict[str, set[str]]:
     known: dict[str, set[str]] = defaultdict(set)
+    for cluster, topics in facts.known.items():
+        known[cluster].update(topics)
     for cluster, topic in facts.observed:
         known[cluster].add(topic)
     return known

@@ -1,24 +1,20 @@
 """Where missing messages may still be, and what was found there. Pure.
 
-The runs of the count show which offsets of which partition can hold a missing message. These
-offsets are then read (:mod:`tallymark_spark_jobs.reconcile.evidence`): the result is never
-calculated.
+The count shows which offsets of which partition can hold a missing message. These offsets are then
+read (:mod:`tallymark_spark_jobs.reconcile.reading.evidence`): the result is never calculated.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.judge.verdicts import CellVerdict, Verdict
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.ranges import EMPTY, RangeSet
-
-Run = Mapping[str, Any]
-"""A row of :func:`tallymark_spark_jobs.reconcile.counts.cell_runs` with its ``cluster``."""
+from tallymark_spark_jobs.reconcile.shapes.resolve import CellAt, Stretch, joined, stretches_of
+from tallymark_spark_jobs.reconcile.shapes.tallies import Seen
 
 
 class LogSpan(NamedTuple):
@@ -43,19 +39,15 @@ class Identity(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """What to look for in one cluster, and in which offsets (first, last) of which partitions."""
+    """What to look for in one cluster, and in which stretches of its logs."""
 
     wanted: dict[Identity, RangeSet] = field(default_factory=dict[Identity, RangeSet])
-    stretches: dict[TopicPartition, tuple[int, int]] = field(
-        default_factory=dict[TopicPartition, tuple[int, int]]
-    )
+    stretches: list[Stretch] = field(default_factory=list[Stretch])
 
-    def add(self, identity: Identity, sequences: RangeSet, run: Run) -> None:
+    def add(self, identity: Identity, sequences: RangeSet, where: Iterable[Stretch]) -> None:
+        """Look for these sequences in these stretches, too."""
         self.wanted[identity] = self.wanted.get(identity, EMPTY) | sequences
-        first, last = run["first_offset"], run["last_offset"]
-        for partition in range(run["first_partition"], run["last_partition"] + 1):
-            low, high = self.stretches.get((identity.topic, partition), (first, last))
-            self.stretches[identity.topic, partition] = (min(low, first), max(high, last))
+        self.stretches = joined([*self.stretches, *where])
 
 
 def identity_of(cell: CellVerdict) -> Identity:
@@ -63,7 +55,7 @@ def identity_of(cell: CellVerdict) -> Identity:
 
 
 def search_plan(
-    verdicts: Iterable[Verdict], runs: Iterable[Run], edges: Sequence[Edge]
+    verdicts: Iterable[Verdict], seen: Iterable[Seen], edges: Sequence[Edge]
 ) -> dict[str, Search]:
     """By cluster, where to look: in every cluster but the one that lost them, upstream or not."""
     missing: dict[Identity, list[tuple[str, RangeSet]]] = {}
@@ -73,33 +65,44 @@ def search_plan(
             if cell.missing:
                 lost_by = downstream[verdict.edge]
                 missing.setdefault(identity_of(cell), []).append((lost_by, cell.missing))
+    if not missing:
+        return {}
+    wanted = [
+        one
+        for one in seen
+        if one.tally.key.stamped and not one.tally.aborted and _identity(one) in missing
+    ]
+    whole: dict[CellAt, RangeSet] = {}
+    for cluster, tally, _ in wanted:
+        place = cluster, tally.key
+        whole[place] = whole.get(place, EMPTY) | RangeSet(tally.ranges)
     plan: dict[str, Search] = {}
-    for run in runs if missing else ():
-        if run["first_sequence"] is None or run.get("aborted"):
-            continue
-        identity = Identity(run["topic"], run["origin_partition"], run["instance"])
-        held = RangeSet.single(run["first_sequence"], run["last_sequence"])
-        for lost_by, sequences in missing.get(identity, ()):
-            if run["cluster"] != lost_by and (here := sequences & held):
-                plan.setdefault(run["cluster"], Search()).add(identity, here, run)
+    for one in wanted:
+        cluster, tally, named = one
+        held = RangeSet(tally.ranges) if named else whole[cluster, tally.key]
+        for lost_by, sequences in missing[_identity(one)]:
+            if cluster != lost_by and (here := sequences & held):
+                plan.setdefault(cluster, Search()).add(_identity(one), here, stretches_of([one]))
     return plan
 
 
-def exactly(search: Search) -> dict[str, str]:
-    """The options that read these offsets and nothing else."""
-    assign: dict[str, list[int]] = {}
-    start: dict[str, dict[str, int]] = {}
-    end: dict[str, dict[str, int]] = {}
-    for (topic, partition), (first, last) in sorted(search.stretches.items()):
-        assign.setdefault(topic, []).append(partition)
-        start.setdefault(topic, {})[str(partition)] = first
-        end.setdefault(topic, {})[str(partition)] = last + 1
-    return {
-        "assign": json.dumps(assign),
-        "startingOffsets": json.dumps(start),
-        "endingOffsets": json.dumps(end),
-        "failOnDataLoss": "false",
-    }
+def together(plans: Iterable[Mapping[str, Search]]) -> dict[str, Search]:
+    """All that is looked for, by cluster."""
+    found: dict[str, Search] = {}
+    for plan in plans:
+        for cluster, search in plan.items():
+            mine = found.setdefault(cluster, Search())
+            for identity, sequences in search.wanted.items():
+                mine.wanted[identity] = mine.wanted.get(identity, EMPTY) | sequences
+            mine.stretches += search.stretches
+    for search in found.values():
+        search.stretches = joined(search.stretches)
+    return found
+
+
+def _identity(one: Seen) -> Identity:
+    key = one.tally.key
+    return Identity(key.topic, key.partition, key.instance)
 
 
 def located(cell: CellVerdict, found: Mapping[Identity, Sequence[LogSpan]]) -> list[LogSpan]:

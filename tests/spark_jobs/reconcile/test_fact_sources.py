@@ -17,7 +17,7 @@ from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.store import open_store
-from tallymark_spark_jobs.reconcile.spark_facts import Facts, SparkFacts
+from tallymark_spark_jobs.reconcile.judging.spark_facts import Facts, SparkFacts
 
 (EDGE,) = (
     edge

@@ -6,7 +6,7 @@ import pytest
 
 from tallymark.errors import UserError
 from tallymark_audit.model.time_format import parse_time
-from tallymark_spark_jobs.reconcile.period import DAY_MS, Period, parse_period
+from tallymark_spark_jobs.reconcile.shapes.period import DAY_MS, Period, parse_period
 
 W = 60_000
 NOW = 1_769_863_205_123  # 2026-01-31T12:40:05.123Z

@@ -36,8 +36,8 @@ from tallymark_audit.store.schema.tables import verdicts
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.engine.session import spark_session
 from tallymark_spark_jobs.reconcile.outcome import Outcome
-from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.run import Job, reconcile
+from tallymark_spark_jobs.reconcile.shapes.period import Period
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 W = 1000

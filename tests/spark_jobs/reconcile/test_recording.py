@@ -18,8 +18,8 @@ from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema.rows import Row
 from tallymark_spark_jobs.reconcile import ledger
 from tallymark_spark_jobs.reconcile.outcome import Outcome
-from tallymark_spark_jobs.reconcile.period import Period
-from tallymark_spark_jobs.reconcile.search import Identity, LogSpan
+from tallymark_spark_jobs.reconcile.shapes.period import Period
+from tallymark_spark_jobs.reconcile.shapes.search import Identity, LogSpan
 
 W = 5_000
 EDGE = "dc1-to-aggregate"

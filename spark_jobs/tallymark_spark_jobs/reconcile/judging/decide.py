@@ -6,7 +6,7 @@ facts are put together; only the counting and the reading of claims are Spark's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,8 +18,8 @@ from tallymark_audit.judge.verdicts import Verdict
 from tallymark_audit.judge.windows import judge_windows
 from tallymark_audit.model.cells import Edge, EdgeWindow
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges, discovered_group, is_audited
-from tallymark_spark_jobs.reconcile.period import Period
-from tallymark_spark_jobs.reconcile.spark_facts import Facts, SparkFacts
+from tallymark_spark_jobs.reconcile.judging.spark_facts import NOBODY, Facts, Publishing, SparkFacts
+from tallymark_spark_jobs.reconcile.shapes.period import Period
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,18 @@ class Decision:
     deferred: tuple[EdgeWindow, ...]
 
 
-def decide(deployment: Deployment, facts: Facts, topics: Iterable[str], period: Period) -> Decision:
-    """The verdicts of every window of the period that holds anything, on every edge."""
-    edges = all_edges(deployment, facts.books)
+def decide(
+    deployment: Deployment,
+    facts: Facts,
+    topics: Iterable[str],
+    period: Period,
+    edges: tuple[Edge, ...] | None = None,
+    leave_out: Container[int] = (),
+) -> Decision:
+    """The verdicts of every window of the period that holds anything, on every edge. ``edges``:
+    where the facts have only some of the claims, all that there are; ``leave_out``: windows
+    (starts, ms)."""
+    edges = all_edges(deployment, facts.books, facts.publishing) if edges is None else edges
     wanted = sorted(topic for topic in set(topics) if is_audited(topic, deployment.audit.topics))
     verdicts: list[Verdict] = []
     deferred: list[EdgeWindow] = []
@@ -47,7 +56,7 @@ def decide(deployment: Deployment, facts: Facts, topics: Iterable[str], period: 
                 windows = sorted(
                     at
                     for at in _windows(source, hop, topic, known)
-                    if period.holds(at) and (at >= owed or not owed)
+                    if period.holds(at) and at not in leave_out and (at >= owed or not owed)
                 )
                 judged = partial(_judged, source, hop, topic, deployment.audit, facts.as_of)
                 old = judged([at for at in windows if at < before])
@@ -58,20 +67,30 @@ def decide(deployment: Deployment, facts: Facts, topics: Iterable[str], period: 
     return Decision(tuple(verdicts), tuple(deferred))
 
 
-def all_edges(deployment: Deployment, books: Mapping[str, ClaimBook]) -> tuple[Edge, ...]:
+def all_edges(
+    deployment: Deployment,
+    books: Mapping[str, ClaimBook],
+    publishing: Mapping[str, Publishing] = NOBODY,
+) -> tuple[Edge, ...]:
     """The edges of the settings, and of the groups that are known only from their reports."""
     edges = derive_edges(deployment)
     declared = {edge.name for edge in edges}
     found = [
-        discovered_group(cluster, group, _read_by(book, group))
+        discovered_group(cluster, group, _read_by(book, group, publishing.get(cluster, {})))
         for cluster, book in sorted(books.items())
         for group in sorted({one.consumer_group for one in book.reporters.values()} - {""})
     ]
     return (*edges, *(edge for edge in found if edge.name not in declared))
 
 
-def _read_by(book: ClaimBook, group: str) -> set[str]:
-    return {claim.key.topic for claim in book.processed(group)}
+def _read_by(book: ClaimBook, group: str, publishing: Publishing) -> set[str]:
+    members = {
+        name
+        for name, one in book.reporters.items()
+        if one.tier == "consumer" and one.consumer_group == group
+    }
+    told = {topic for topic, names in publishing.items() if not members.isdisjoint(names)}
+    return told | {claim.key.topic for claim in book.processed(group)}
 
 
 def _judged(

@@ -25,9 +25,9 @@ from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.engine.session import spark_session
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome, to_json
-from tallymark_spark_jobs.reconcile.period import Period
 from tallymark_spark_jobs.reconcile.report import print_outcome
 from tallymark_spark_jobs.reconcile.run import Job, reconcile
+from tallymark_spark_jobs.reconcile.shapes.period import Period
 
 pytestmark = pytest.mark.spark
 W = 5_000
