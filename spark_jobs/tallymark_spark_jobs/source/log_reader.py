@@ -46,7 +46,16 @@ def read_batches(options: SourceOptions, span: Span) -> Iterator[Any]:
     """The span's records as Arrow batches, in the schema of the options' mode. With
     ``failOnCorruptBatch=false`` a batch that cannot be read is passed over, and a row says so; else
     DamagedError. Among stamps rows also say what expired (``failOnDataLoss=false``), and what lies
-    behind the span and was left out for its time."""
+    behind the span and was left out for its time. Avro values are decoded."""
+    plain = _plain_batches(options, span)
+    if options.avro is None:
+        return plain
+    from tallymark_spark_jobs.source.avro.rows import decoded_batches
+
+    return decoded_batches(plain, span.topic, span.partition, options.avro)
+
+
+def _plain_batches(options: SourceOptions, span: Span) -> Iterator[Any]:
     worth_compiling(span.offsets)
     with open_consumer(options) as consumer:
         yield from _Reader(options, span).batches(consumer)

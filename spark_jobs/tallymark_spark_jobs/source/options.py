@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from tallymark.errors import UserError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark_spark_jobs.source.avro.settings import AVRO_OPTIONS, AvroSettings, parse_avro
 from tallymark_spark_jobs.source.declared import columns_of
 from tallymark_spark_jobs.source.option_values import (
     SEE,
@@ -62,6 +63,7 @@ KNOWN: Final = (
     "rowsPerPartition",
     "mode",
     "kafka.isolation.level",
+    *AVRO_OPTIONS,
 )
 ROWS_PER_PARTITION: Final = 1_000_000
 ENDING_LATENESS: Final = 3_600_000
@@ -101,6 +103,8 @@ class SourceOptions:
     min_partitions: int = 1
     rows_per_partition: int = ROWS_PER_PARTITION
     mode: Mode = "records"
+    avro: AvroSettings | None = None
+    """How values are decoded; None: they stay bytes."""
     security: SecuritySettings = field(default_factory=_no_security, repr=False)
 
 
@@ -142,6 +146,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             positive(options, "rowsPerPartition", ROWS_PER_PARTITION),
         ),
         mode=_mode(options),
+        avro=parse_avro(options),
     )
 
 

@@ -11,15 +11,22 @@ reading: what only the later ones need (the client, Arrow) is imported there, no
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 
 from tallymark_spark_jobs.engine.errors import in_one_line
 from tallymark_spark_jobs.source.options import SourceOptions, declared_schema, parse_options
+from tallymark_spark_jobs.source.streaming.settings import as_batch, parse_stream_options
 
 if TYPE_CHECKING:
+    from tallymark_spark_jobs.source.avro.reader_schema import ReaderSchema
     from tallymark_spark_jobs.source.planning import Span
 
 
@@ -31,17 +38,50 @@ class TallymarkSource(DataSource):
         """The name that ``format()`` takes."""
         return "tallymark"
 
-    def schema(self) -> str:
-        """The columns of the mode, or those of them that the option ``columns`` names."""
-        return declared_schema(self._parsed())
+    _reader: ReaderSchema | None = None
+    """Of Avro values: asked for once, in the first of the processes that this is pickled for."""
+
+    def schema(self) -> Any:
+        """The columns of the mode, or those of them that the option ``columns`` names; the value as
+        the Avro schema has it, where it is decoded."""
+        with in_one_line():
+            # Spark does not say here whether a stream is meant.
+            options = self._fixed(as_batch(self.options))
+            return declared_schema(options) if options.avro is None else _avro_schema(options)
 
     def reader(self, schema: Any) -> DataSourceReader:
         """A batch reader. The parameter's name is Spark's: it is passed by keyword."""
-        return LogReader(self._parsed())
-
-    def _parsed(self) -> SourceOptions:
         with in_one_line():
-            return parse_options(self.options)
+            return LogReader(self._fixed(parse_options(self.options)))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        """A reader of micro-batches (:mod:`tallymark_spark_jobs.source.streaming`)."""
+        from tallymark_spark_jobs.source.streaming.stream_reader import stream_reader
+
+        with in_one_line():
+            options = parse_stream_options(self.options)
+            return stream_reader(replace(options, source=self._fixed(options.source)))
+
+    def _fixed(self, options: SourceOptions) -> SourceOptions:
+        """With the one schema that all tasks decode values by."""
+        if options.avro is None:
+            return options
+        if self._reader is None:
+            topics = dict.fromkeys([*options.topics, *(topic for topic, _ in options.assigned)])
+            self._reader = options.avro.reader(tuple(topics))
+        return replace(options, avro=replace(options.avro, fixed=self._reader))
+
+
+def _avro_schema(options: SourceOptions) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from tallymark_spark_jobs.source import rows
+    from tallymark_spark_jobs.source.avro.rows import avro_schema
+
+    assert options.avro is not None
+    assert options.avro.fixed is not None
+    made = avro_schema(rows.schema_of(options), options.avro.fixed, options.avro.permissive)
+    return from_arrow_schema(made, prefer_timestamp_ntz=True)
 
 
 @dataclass(frozen=True)

@@ -177,3 +177,11 @@ def test_a_folder_without_rights_and_a_broken_file(tmp_path: Path) -> None:
     Path(file.path).write_text('{"version": 1, "asked": "lat')
     with pytest.raises(UserError, match="does not say where the stream began"):
         file.read()
+
+
+def test_the_same_starting_offsets_written_another_way() -> None:
+    one, other = (
+        parse_stream_options({**GIVEN, "startingOffsets": text}).asked
+        for text in ('{"t":{"0":1,"1":2}}', '{ "t": {"1": 2, "0": 1} }')
+    )
+    assert one == other

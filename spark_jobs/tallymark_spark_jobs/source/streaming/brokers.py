@@ -6,7 +6,9 @@ import re
 
 from tallymark.client import SimpleConsumer, TopicInfo
 from tallymark.errors import KafkaError, UserError
+from tallymark.protocol.schema import ZERO_UUID
 from tallymark_spark_jobs.engine.files import located
+from tallymark_spark_jobs.source.asking import CLIENT, bounds_of, isolation_of
 from tallymark_spark_jobs.source.options import SourceOptions
 from tallymark_spark_jobs.source.planning import LogBounds, plan
 from tallymark_spark_jobs.source.streaming.offsets import Log, Offsets, Partition
@@ -33,35 +35,15 @@ class Brokers:
             first, last = client.start_offsets(topic.name), client.end_offsets(topic.name)
             for partition in self._partitions(topic):
                 if partition in first and partition in last:
-                    log = Log(first[partition], last[partition], str(topic.topic_id))
+                    topic_id = "" if topic.topic_id == ZERO_UUID else str(topic.topic_id)
+                    epoch = client.leader_epoch(topic.name, partition)
+                    log = Log(first[partition], last[partition], topic_id, epoch)
                     found[topic.name, partition] = log
         return found
 
-    def beginnings(self, logs: dict[Partition, Log]) -> Offsets:
+    def beginnings(self) -> Offsets:
         """Where the options say that the stream begins. Raises UserError for what is not there."""
-        self._check_all_there(logs)
-        client, at = self._connected(), self._options.starting_timestamp
-        bounds = [
-            LogBounds(
-                topic,
-                partition,
-                log.earliest,
-                log.latest,
-                None if at is None else client.offset_for_time(topic, partition, at),
-            )
-            for (topic, partition), log in logs.items()
-        ]
-        return starts(self._options, bounds)
-
-    def _check_all_there(self, logs: dict[Partition, Log]) -> None:
-        there = {topic for topic, _ in logs}
-        missing = [f"topic {topic}" for topic in self._options.topics if topic not in there]
-        missing += [f"{t}-{p}" for t, p in self._options.assigned if (t, p) not in logs]
-        if missing:
-            raise UserError(
-                f"there is no {', '.join(missing)} at {self._options.bootstrap_servers}",
-                "see tallymark topics",
-            )
+        return starts(self._options, bounds_of(self._options))
 
     def _topics(self, client: SimpleConsumer) -> list[TopicInfo]:
         options = self._options
@@ -85,8 +67,8 @@ class Brokers:
         if self._client is None:
             self._client = SimpleConsumer(
                 bootstrap_servers=self._options.bootstrap_servers,
-                client_id="tallymark-spark-stream",
-                isolation="read_committed",  # what ends at an open transaction comes later
+                client_id=CLIENT,
+                isolation=isolation_of(self._options),
                 **located(self._options.security),
             )
         return self._client

@@ -19,12 +19,13 @@ Offsets = dict[Partition, int]
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What a broker says of a partition: its first offset, the one behind its last record, and the
-    topic's id."""
+    """What a broker says of a partition: its first offset, the one behind its last record, the
+    topic's id ("": not known) and the leader's epoch (-1: not known)."""
 
     earliest: int
     latest: int
     topic_id: str
+    leader_epoch: int = -1
 
 
 def to_json(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
@@ -61,8 +62,8 @@ def check(start: Offsets, logs: Mapping[Partition, Log], ids: Mapping[str, str])
                 f"{where} is gone, read up to offset {offset}",
                 "stop the query; failOnDataLoss=false goes on without it",
             )
-        known = ids.get(topic, log.topic_id)
-        if known != log.topic_id:
+        known = ids.get(topic, "")
+        if known and log.topic_id and known != log.topic_id:
             raise UserError(
                 f"the topic {topic} was deleted and made anew: its id was {known} and is "
                 f"{log.topic_id}; {where} was read up to offset {offset}",
@@ -125,7 +126,7 @@ def spans(
             first = max(first if first <= stop else 0, log.earliest)
             stop = min(stop, log.latest)
         if stop > first:
-            found.append(Span(topic, partition, first, stop, log.topic_id))
+            found.append(Span(topic, partition, first, stop, log.topic_id, log.leader_epoch))
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -80,6 +82,8 @@ def _source(options: Mapping[str, str]) -> tuple[SourceOptions, str]:
     source = parse_options(rest)
     if asked.lower() == "latest" and not timestamps:
         source = replace(source, starting=LATEST)
+    with suppress(ValueError):
+        asked = json.dumps(json.loads(asked), sort_keys=True)  # however it was written
     return source, asked
 
 

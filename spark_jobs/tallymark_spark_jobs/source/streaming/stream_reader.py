@@ -119,7 +119,7 @@ class Driver:
         if found is None:
             logs = self._brokers.logs()
             ids = {topic: log.topic_id for (topic, _), log in logs.items()}
-            offsets = self._brokers.beginnings(logs)
+            offsets = self._brokers.beginnings()
             found = self._file.begin(Beginning(self._options.asked, offsets, ids))
         if found.asked != self._options.asked:
             raise UserError(
