@@ -25,6 +25,7 @@ from tallymark_spark_jobs.counting.digests import BITS, folded_ranges, seed_of
 from tallymark_spark_jobs.counting.identities import LEAST_DATA, NO_STAMP, Identity, Integers
 from tallymark_spark_jobs.counting.intervals import levels
 from tallymark_spark_jobs.counting.strips import Records, Strip, cut
+from tallymark_spark_jobs.counting.tables import NULL_VALUE, TableLike, records_of
 from tallymark_spark_jobs.counting.tally import CellTally, blocks_together
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ MOST_RANGES: Final = 100_000
 AT_ONCE: Final = 16_384
 """So many records are cut into strips at once, and the rest of a batch."""
 _ALWAYS: Final = (-(1 << 63), 1 << 63)
-_NULL_VALUE: Final = 0x6E756C6C
 
 
 class PieceLike(Protocol):
@@ -82,8 +82,12 @@ class CellCounter:
         if self._waiting.count >= AT_ONCE:
             self._flush()
 
-    def add_records(self, records: Records) -> None:
-        """Count records that are columns already. Of one counter use either this or :meth:`add`."""
+    def add_table(self, table: TableLike) -> None:
+        """Count the records of a table, which may change after that."""
+        self._flush()
+        self._count(records_of(table, self._contents))
+
+    def _count(self, records: Records) -> None:
         strips, senders = cut(records, self._window_ms, self._times)
         cells = self._cells_of(strips, senders)
         if self._goes_back(strips, cells):
@@ -127,7 +131,7 @@ class CellCounter:
         if self._waiting.count:
             records = self._waiting.records()
             self._waiting = _Waiting()
-            self.add_records(records)
+            self._count(records)
 
     def _cells_of(self, strips: Sequence[Strip], senders: Sequence[Identity]) -> list[GrowingCell]:
         """The cell of each strip."""
@@ -168,22 +172,19 @@ class _Waiting:
         self.count = 0
         self._stamps: list[bytes | None] = []
         self._sizes: list[int] = []
-        self._offsets: list[Integers] = []
-        self._timestamps: list[Integers] = []
+        self._offsets: list[int] = []
+        self._timestamps: list[int] = []
         self._aborted: list[tuple[bool, int]] = []
         self._checksums: list[int] = []
 
     def add(self, columns: RecordColumns, aborted: bool, contents: bool) -> None:
+        """``contents``: take the checksums of keys and values."""
         count = len(columns)
         self.count += count
         self._stamps += columns.last_headers(STAMP_HEADER)
         self._sizes += columns.sizes()
-        offsets = columns.offsets
-        if isinstance(offsets, range):
-            self._offsets.append(np.arange(offsets.start, offsets.stop, dtype=np.int64))
-        else:
-            self._offsets.append(np.array(offsets, np.int64))
-        self._timestamps.append(_timestamps(columns, count))
+        self._offsets += columns.offsets
+        self._timestamps += columns.timestamps
         self._aborted.append((aborted, count))
         if contents:
             self._checksums += map(checksum, columns.keys(), columns.values())
@@ -191,9 +192,11 @@ class _Waiting:
     def records(self) -> Records:
         """All that was added."""
         stamps = self._stamps
-        sizes = np.fromiter([-1 if one is None else len(one) for one in stamps], np.int64)
         if None in stamps:
+            sizes = np.array([-1 if one is None else len(one) for one in stamps], np.int64)
             stamps = [one or b"" for one in stamps]
+        else:
+            sizes = _array(list(map(len, stamps)))  # type: ignore[arg-type] # no None
         data = b"".join(stamps) + bytes(LEAST_DATA)  # type: ignore[arg-type] # no None left
         lengths = np.maximum(sizes, 0)
         flags, counts = zip(*self._aborted, strict=True)
@@ -201,31 +204,32 @@ class _Waiting:
             np.frombuffer(data, np.uint8),
             lengths.cumsum() - lengths,
             sizes,
-            np.concatenate(self._offsets),
-            np.concatenate(self._timestamps),
-            np.array(self._sizes, np.int64),
+            _array(self._offsets),
+            _timestamps(self._timestamps),
+            _array(self._sizes),
             np.array(flags, np.bool_).repeat(counts),
             np.array(self._checksums, np.uint64) if self._checksums else None,
         )
 
 
-def _timestamps(columns: RecordColumns, count: int) -> Integers:
+def _array(numbers: list[int]) -> Integers:
+    return np.fromiter(numbers, np.int64, len(numbers))
+
+
+def _timestamps(found: list[int]) -> Integers:
     """ms. A batch's base and a record's delta may add up to more than 64 bits: then what Java makes
     of that."""
-    low, high = columns.timestamp_bounds()
-    if low < -(1 << 63) or high >= 1 << 63:
-        wrapped = [(at + (1 << 63) & BITS) - (1 << 63) for at in columns.timestamps]
-        return np.array(wrapped, np.int64)
-    if low == high:
-        return np.full(count, low, np.int64)
-    return np.array(columns.timestamps, np.int64)
+    try:
+        return _array(found)
+    except OverflowError:
+        return _array([(at + (1 << 63) & BITS) - (1 << 63) for at in found])
 
 
 def checksum(key: bytes | None, value: bytes | None) -> int:
     """Of key and value, as :func:`tallymark_audit.model.hashing.content` mixes it with the
     sequence."""
     high = 0 if key is None else zlib.crc32(key, len(key) + 1)
-    return high << 32 | (_NULL_VALUE if value is None else zlib.crc32(value))
+    return high << 32 | (NULL_VALUE if value is None else zlib.crc32(value))
 
 
 def _tally(

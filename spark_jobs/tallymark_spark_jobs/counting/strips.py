@@ -7,9 +7,10 @@ Records of other cells between do not end a strip::
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tallymark_audit.model.hashing import BLOCK
 from tallymark_spark_jobs.counting.identities import (
@@ -117,7 +118,7 @@ def _windows(timestamp: Integers, window_ms: int) -> Integers:
     return np.where(timestamp >= 0, timestamp - timestamp % window_ms, -window_ms)
 
 
-def _cells(sender: Integers, window: Integers, aborted: Flags) -> Integers | None:
+def _cells(sender: Integers, window: Integers, aborted: Flags) -> NDArray[Any] | None:
     """A small number for each record's cell; None: they are all of one."""
     code = sender - MALFORMED
     size = int(np.max(code)) + 1
@@ -133,7 +134,7 @@ def _cells(sender: Integers, window: Integers, aborted: Flags) -> Integers | Non
 
 def _strips(
     kept: Records,
-    cell: Integers | None,
+    cell: NDArray[Any] | None,
     sender: Integers,
     sequence: Integers,
     window: Integers,
