@@ -58,6 +58,12 @@ def _array(part: Sequence[int]) -> NDArray[np.int64]:
         return np.array([max(-_MOST - 1, min(number, _MOST)) for number in part], np.int64)
 
 
+def booleans(values: Sequence[bool]) -> Any:
+    """A column without nulls, a bit a row."""
+    bits = np.packbits(np.array(values, np.bool_), bitorder="little")
+    return _made(pa.bool_(), len(values), 0, [None, bits])
+
+
 def constant(value: str, rows: int) -> Any:
     """A string column of one value."""
     return repeated([(value.encode(), rows)])

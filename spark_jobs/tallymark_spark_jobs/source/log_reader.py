@@ -10,8 +10,9 @@ from tallymark.client import SimpleConsumer
 from tallymark_spark_jobs.engine.files import located
 from tallymark_spark_jobs.source import kinds, rows
 from tallymark_spark_jobs.source.asking import CLIENT, bounds_of, isolation_of
+from tallymark_spark_jobs.source.counted.rows import counted_rows
 from tallymark_spark_jobs.source.damage import Damage, Expired
-from tallymark_spark_jobs.source.options import SourceOptions
+from tallymark_spark_jobs.source.options import COUNTED, SourceOptions
 from tallymark_spark_jobs.source.planning import Span, plan
 from tallymark_spark_jobs.source.portions import PiecePortion, Portion, TablePortion
 from tallymark_spark_jobs.source.reading import ANY_TIME, Piece, read_tables
@@ -45,8 +46,8 @@ def open_consumer(options: SourceOptions) -> SimpleConsumer:
 def read_batches(options: SourceOptions, span: Span) -> Iterator[Any]:
     """The span's records as Arrow batches, in the schema of the options' mode. With
     ``failOnCorruptBatch=false`` a batch that cannot be read is passed over, and a row says so; else
-    DamagedError. Among stamps rows also say what expired (``failOnDataLoss=false``), and what lies
-    behind the span and was left out for its time. Avro values are decoded."""
+    DamagedError. But among records, rows also say what expired (``failOnDataLoss=false``), and what
+    lies behind the span and was left out for its time. Avro values are decoded."""
     plain = _plain_batches(options, span)
     if options.avro is None:
         return plain
@@ -58,7 +59,25 @@ def read_batches(options: SourceOptions, span: Span) -> Iterator[Any]:
 def _plain_batches(options: SourceOptions, span: Span) -> Iterator[Any]:
     worth_compiling(span.offsets)
     with open_consumer(options) as consumer:
-        yield from _Reader(options, span).batches(consumer)
+        if options.mode in COUNTED:
+            yield from counted_rows(options, span, _read(consumer, options, span))
+        else:
+            yield from _Reader(options, span).batches(consumer)
+
+
+def _read(
+    consumer: SimpleConsumer, options: SourceOptions, span: Span
+) -> Iterator[Table | list[Piece] | Damage | Expired]:
+    since = options.starting_timestamp
+    return read_tables(
+        consumer,
+        span,
+        TableReader(),
+        not options.fail_on_corrupt_batch,
+        expires=not options.fail_on_data_loss,
+        since=ANY_TIME if since is None else since,
+        aborted=options.mode != "records",
+    )
 
 
 class _Reader:
@@ -76,17 +95,8 @@ class _Reader:
 
     def batches(self, consumer: SimpleConsumer) -> Iterator[Any]:
         """All of it."""
-        options = self._options
         waiting: list[Piece] = []
-        for found in read_tables(
-            consumer,
-            self._span,
-            TableReader(),
-            not options.fail_on_corrupt_batch,
-            expires=not options.fail_on_data_loss,
-            since=self._times.first,
-            aborted=self._stamps,
-        ):
+        for found in _read(consumer, self._options, self._span):
             if isinstance(found, list):
                 waiting += self._wanted(found)
                 if _are_few(waiting):

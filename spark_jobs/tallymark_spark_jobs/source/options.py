@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = ["KNOWN", "SEE", "Bound", "SourceOptions", "declared_schema", "parse_options"]
 
-Mode = Literal["records", "stamps"]
+Mode = Literal["records", "stamps", "runs", "cells"]
 Isolation = Literal["read_uncommitted", "read_committed"]
 
-MODES: Final[tuple[Mode, ...]] = ("records", "stamps")
+MODES: Final[tuple[Mode, ...]] = ("records", "stamps", "runs", "cells")
+COUNTED: Final[tuple[Mode, ...]] = ("runs", "cells")
 ISOLATIONS: Final[tuple[Isolation, ...]] = ("read_uncommitted", "read_committed")
 
 KNOWN: Final = (
@@ -62,11 +63,14 @@ KNOWN: Final = (
     "maxRecordsPerPartition",
     "rowsPerPartition",
     "mode",
+    "windowMs",
     "kafka.isolation.level",
     *AVRO_OPTIONS,
 )
 ROWS_PER_PARTITION: Final = 1_000_000
 ENDING_LATENESS: Final = 3_600_000
+WINDOW_MS: Final = 60_000
+_MOST_WINDOW_MS: Final = 366 * 86_400_000
 
 
 def _no_security() -> SecuritySettings:
@@ -105,6 +109,8 @@ class SourceOptions:
     mode: Mode = "records"
     avro: AvroSettings | None = None
     """How values are decoded; None: they stay bytes."""
+    window_ms: int = WINDOW_MS
+    """Of the cells that ``mode=runs`` and ``mode=cells`` count."""
     security: SecuritySettings = field(default_factory=_no_security, repr=False)
 
 
@@ -147,6 +153,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         ),
         mode=_mode(options),
         avro=parse_avro(options),
+        window_ms=_window(options),
     )
 
 
@@ -242,6 +249,13 @@ def _ints(topic: str, numbers: object) -> list[int]:
 
 def _mode(options: Mapping[str, str]) -> Mode:
     return one_of(options, "mode", MODES, "records")
+
+
+def _window(options: Mapping[str, str]) -> int:
+    window = positive(options, "windowMs", WINDOW_MS)
+    if window > _MOST_WINDOW_MS:
+        raise UserError(f"the option windowMs is {window}", "give a year at most")
+    return window
 
 
 def _isolation(options: Mapping[str, str]) -> Isolation:

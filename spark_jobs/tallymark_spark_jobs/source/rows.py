@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from tallymark_spark_jobs.source import kinds
 from tallymark_spark_jobs.source.damage import Damage
-from tallymark_spark_jobs.source.options import SourceOptions
+from tallymark_spark_jobs.source.declared import COPIES, columns_of
+from tallymark_spark_jobs.source.options import COUNTED, SourceOptions
 from tallymark_spark_jobs.source.planning import Span
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -55,18 +56,36 @@ STAMPS_WITH_CONTENT: Final = STAMPS.append(pa.field("content", pa.int64()))
 (:func:`tallymark_audit.model.hashing.content`), 64 bits read as a signed number; null without a
 stamp."""
 
+_COPY: Final = pa.struct(
+    [("partition", pa.int32()), ("offset", pa.int64()), ("sequence", pa.int64())]
+)
+_TYPES: Final = {
+    "string": pa.string(),
+    "tinyint": pa.int8(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    COPIES: pa.list_(pa.field("element", _COPY)),
+}
 _LAST_MS: Final = (2**63 - 1) // 1000
 
 
 def schema_of(options: SourceOptions) -> Any:
-    """The schema of ``mode=records`` or ``mode=stamps``, with the columns that are wanted."""
-    if options.mode == "stamps":
+    """The schema of the mode, with the columns that are wanted."""
+    if options.mode in COUNTED:
+        schema = _counted(options)
+    elif options.mode == "stamps":
         schema = STAMPS_WITH_CONTENT if options.include_content_hash else STAMPS
     else:
         schema = RECORDS_WITH_HEADERS if options.include_headers else RECORDS
     if not options.columns:
         return schema
     return pa.schema([field for field in schema if field.name in options.columns])
+
+
+def _counted(options: SourceOptions) -> Any:
+    columns = columns_of(options.mode, False, options.include_content_hash)
+    return pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
 
 
 def micros(timestamp: int) -> int:
@@ -88,7 +107,7 @@ def missing_stamp(schema: Any, span: Span, kind: int, offset: int, end: int) -> 
 def damaged_record(schema: Any, span: Span, found: Damage) -> Any:
     """The one row among records that says where a partition cannot be read."""
     row = {
-        "key": _end(found).encode(),
+        "key": place_behind(found).encode(),
         "value": found.why.encode(),
         "topic": span.topic,
         "partition": span.partition,
@@ -108,12 +127,13 @@ def _stamp(schema: Any, span: Span, kind: int, found: Damage) -> Any:
         "size": 0,
         "stamped": kind,
         "server": found.why,
-        "instance": _end(found),
+        "instance": place_behind(found),
     }
     return _one(schema, row)
 
 
-def _end(found: Damage) -> str:
+def place_behind(found: Damage) -> str:
+    """The inverse of :func:`tallymark_spark_jobs.source.kinds.end_of_damage`."""
     return f"{found.end}:{found.until}"
 
 

@@ -115,3 +115,34 @@ def _unstamped(random: Random, at: int) -> list[Row]:
         (("tm", b"first"), ("tm", raw)),
     )
     return [(None, b"v", random.choice(choices), at) for _ in range(random.randint(1, 4))]
+
+
+@dataclass
+class Fetched:
+    """What a :class:`GeneratedLog` answers."""
+
+    high_watermark: int
+    batches: list[Batch]
+    next_offset: int
+    left_out: list[Batch]
+    last_epoch: int = 0
+
+
+@dataclass
+class GeneratedLog:
+    """Answers a reader of spans with ``at_once`` batches from the asked offset on."""
+
+    batches: list[tuple[Batch, bool]]
+    at_once: int = 100
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last batch."""
+        return self.batches[-1][0].header.next_offset if self.batches else 0
+
+    def fetch(self, topic: str, partition: int, offset: int, **_: int) -> Fetched:
+        """The batches, without those of aborted transactions."""
+        some = [one for one in self.batches if one[0].header.next_offset > offset][: self.at_once]
+        kept = [batch for batch, aborted in some if not aborted]
+        behind = some[-1][0].header.next_offset if some else offset
+        return Fetched(self.end, kept, behind, [batch for batch, aborted in some if aborted])
