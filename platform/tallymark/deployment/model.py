@@ -356,6 +356,10 @@ class LakeSettings(Part):
     topics: str = ".*"
     """A regular expression on whole names: which audited topics are loaded. Internal ones (leading
     ``_``) never are."""
+    avro_topics: str = ""
+    """A regular expression on whole names: topics whose values are decoded, each field a column,
+    by the newest schema that the registry has for ``<topic>-value`` when a load begins. Values of
+    other topics stay bytes."""
     target_file_mb: Annotated[int, Field(ge=1, le=4096)] = 128
     """About how large files become: tasks close larger ones, and compaction joins smaller ones."""
     late_after_ms: Annotated[int, Field(ge=0)] = HOUR_MS
@@ -368,10 +372,11 @@ class LakeSettings(Part):
 
     @model_validator(mode="after")
     def _topics_can_be_read(self) -> Self:
-        try:
-            re.compile(self.topics)
-        except re.error as error:
-            raise ValueError(f"lake: {self.topics!r}: {error}") from error
+        for pattern in (self.topics, self.avro_topics):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"lake: {pattern!r}: {error}") from error
         return self
 
 

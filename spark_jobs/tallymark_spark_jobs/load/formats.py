@@ -1,6 +1,5 @@
-"""What the rows of a table are made of: the records as they are.
-
-A format is sent to every task, so that all of them make the same columns.
+"""What the rows of a table are made of: the records as they are, or what :mod:`.avro_format` makes
+of their values. A format is sent to every task, so that all of them make the same columns.
 """
 
 from __future__ import annotations
@@ -36,6 +35,10 @@ class RowMaker(Protocol):
         there are any."""
         ...
 
+    def close(self) -> None:
+        """The task has ended."""
+        ...
+
 
 class RawFormat:
     """Keys and values as bytes; every record can be a row."""
@@ -52,6 +55,9 @@ class RawFormat:
     def rows(self, key: PartitionKey, found: Gathered, late: bool) -> tuple[Any, Any | None]:
         """One row a record."""
         return raw_rows(key, found, late), None
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 RAW = RawFormat()

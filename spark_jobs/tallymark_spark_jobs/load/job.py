@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tallymark.client.core.security.deployment import connection_settings
@@ -21,9 +22,6 @@ from tallymark_spark_jobs.load.reporting import report
 from tallymark_spark_jobs.load.run import run_load
 from tallymark_spark_jobs.load.shapes import LoadSettings, TopicLoad
 
-Formats = Callable[[str], RowFormat]
-"""The row format of a topic."""
-
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
@@ -38,7 +36,6 @@ class LoadJob:
     max_rows: int | None = None
     rows_per_commit: int = 50_000_000
     as_of: int = field(default_factory=now_ms)
-    formats: Formats = lambda topic: RAW
 
     @property
     def lake(self) -> Lake:
@@ -83,7 +80,7 @@ def topics_to_load(job: LoadJob) -> list[TopicLoad]:
             (table := lake.table(cluster.name, topic)),
             table.storage,
             connection_settings(cluster),
-            job.formats(topic),
+            _format(job.deployment, topic),
         )
         for cluster in _clusters(job)
         for topic, logs in topics_of(job.deployment, cluster, job.topics, job.since).items()
@@ -116,6 +113,14 @@ def run_job(
     return Outcome(
         settings.run, job.as_of, tuple(results), dict(steps.seconds), tuple(unreported.values())
     )
+
+
+def _format(deployment: Deployment, topic: str) -> RowFormat:
+    if not re.fullmatch(settings_of(deployment).avro_topics, topic):
+        return RAW
+    from tallymark_spark_jobs.load.avro_format import avro_format  # imports fastavro
+
+    return avro_format(deployment, topic)
 
 
 def _clusters(job: LoadJob) -> Iterator[Cluster]:

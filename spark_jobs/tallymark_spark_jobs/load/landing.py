@@ -11,6 +11,7 @@ then end a job that other topics' spans are part of.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,7 +23,8 @@ from tallymark_spark_jobs.engine.files import located
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import Manifest, OffsetRange
 from tallymark_spark_jobs.load.files import SpanFiles
-from tallymark_spark_jobs.load.formats import RAW, RowFormat, joined
+from tallymark_spark_jobs.load.formats import RAW, RowFormat, RowMaker, joined
+from tallymark_spark_jobs.load.quarantine import KIND
 from tallymark_spark_jobs.load.rows import HourRows
 from tallymark_spark_jobs.source.planning import Span
 from tallymark_spark_jobs.source.reading import Damage, Expired, read_span
@@ -123,7 +125,8 @@ def land(task: LandTask, consumer: Fetcher) -> Landed:
         task.on_time,
     )
     try:
-        return _Landing(task, files).run(consumer)
+        with closing(task.format.opened()) as maker:
+            return _Landing(task, files, maker).run(consumer)
     except BaseException:
         files.abandon()
         raise
@@ -132,11 +135,11 @@ def land(task: LandTask, consumer: Fetcher) -> Landed:
 class _Landing:
     """The state of one span's landing."""
 
-    def __init__(self, task: LandTask, files: SpanFiles) -> None:
+    def __init__(self, task: LandTask, files: SpanFiles, maker: RowMaker) -> None:
         key = task.range.key
         self._task = task
         self._files = files
-        self._format = task.format.opened()
+        self._format = maker
         self._counter = CellCounter(key.topic, key.partition, task.window_ms, task.contents)
         self._rows = HourRows()
         self._lost: list[tuple[OffsetRange, str]] = []
@@ -155,7 +158,7 @@ class _Landing:
                 self._leave_out(found)
         for hour, rows in self._rows.rest():
             self._write(hour, rows)
-        side = tuple(self._files.side_file("quarantine", table) for table in joined(self._poison))
+        side = tuple(self._files.side_file(KIND, table) for table in joined(self._poison))
         files = self._files.finish()
         expired = sum(one.end - one.start for one, _ in self._lost)
         manifest = Manifest(

@@ -1,0 +1,127 @@
+"""Rows of decoded values: each field of the reader's schema is a column of the table.
+
+The reader's schema is the newest of the registry when the load begins, and the same in all tasks.
+A field that is new is a new column of the table; one that is gone is null from then on. A value
+that cannot be decoded goes to the quarantine, with the reason and its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from tallymark.client.core.security.http import RegistrySettings, registry_settings
+from tallymark.deployment import Deployment
+from tallymark.errors import TallymarkError, UserError
+from tallymark.serialization import RegistryClient
+from tallymark_spark_jobs.lake.table import PARTITION_COLUMNS
+from tallymark_spark_jobs.load.quarantine import poison_rows
+from tallymark_spark_jobs.load.rows import ROWS, log_columns
+from tallymark_spark_jobs.source import columns
+from tallymark_spark_jobs.source.avro.decoding import ValueDecoder
+from tallymark_spark_jobs.source.avro.reader_schema import ReaderSchema
+
+if TYPE_CHECKING:
+    from tallymark_spark_jobs.lake.table import PartitionKey
+    from tallymark_spark_jobs.load.rows import Gathered
+
+_TAKEN: Final = {name.lower() for name in (*ROWS.names, *PARTITION_COLUMNS)}
+_LOG: Final = [one for one in ROWS if one.name not in ("key", "value")]
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFormat:
+    """A :class:`~tallymark_spark_jobs.load.formats.RowFormat`. ``registry``: how tasks reach it."""
+
+    reader: ReaderSchema
+    registry: RegistrySettings = field(repr=False)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The key, the fields of the value, and the log's columns. A field that is called like one
+        of these gets ``value_`` before its name. UserError: two fields would be one column."""
+        fields = list(_fields(self.reader.kind().arrow))
+        names = [one.name.lower() for one in fields]
+        for one in fields:
+            if names.count(one.name.lower()) > 1:
+                raise UserError(
+                    f"{self.reader.says} has two fields that are the column {one.name}: upper and "
+                    "lower case are the same in a table",
+                    "leave the topic out of avro_topics, and load its values as bytes",
+                )
+        return pa.schema([ROWS.field("key"), *fields, *_LOG])
+
+    def opened(self) -> AvroRows:
+        """What decodes in one task."""
+        return AvroRows(self)
+
+
+class AvroRows:
+    """A :class:`~tallymark_spark_jobs.load.formats.RowMaker` that decodes values."""
+
+    def __init__(self, format: AvroFormat) -> None:
+        self._schema = format.schema
+        self._registry = RegistryClient(**format.registry)
+        self._decoder = ValueDecoder(format.reader, self._registry)
+
+    def rows(self, key: PartitionKey, found: Gathered, late: bool) -> tuple[Any, Any | None]:
+        """Rows of what can be decoded, and the rest. ConnectError, TimedOutError: the registry does
+        not answer."""
+        decoded = self._decoder.decode(found.values)
+        made = [
+            columns.binaries(found.keys),
+            *_flat(decoded.column),
+            *log_columns(key, found, late),
+        ]
+        batch = pa.RecordBatch.from_arrays(made, schema=self._schema)
+        if not decoded.poison:
+            return batch, None
+        bad = [(one.row, one.why) for one in decoded.poison]
+        keep = [True] * len(found)
+        for row, _ in bad:
+            keep[row] = False
+        return batch.filter(pa.array(keep)), poison_rows(key, found, bad)
+
+    def close(self) -> None:
+        """Disconnect from the registry."""
+        self._registry.close()
+
+
+def avro_format(deployment: Deployment, topic: str) -> AvroFormat:
+    """The format of a topic by the newest schema of its subject. UserError: the registry has none,
+    or none that a table can have, or cannot be asked."""
+    subject = f"{topic}-value"
+    settings = registry_settings(deployment)
+    try:
+        with RegistryClient(**settings) as registry:
+            found = registry.latest(subject)
+            if found is None:
+                raise UserError(
+                    f"the registry has no subject {subject}, by which {topic} is to be decoded",
+                    "register its schema, or take the topic out of avro_topics of [lake]",
+                )
+            texts = registry.reference_texts(found.schema)
+    except UserError:
+        raise
+    except (TallymarkError, OSError) as error:
+        raise UserError(f"the schema of {subject} cannot be had: {error}") from error
+    reader = ReaderSchema(found.text, texts, f"version {found.version} of {subject}")
+    made = AvroFormat(reader, settings)
+    made.schema  # noqa: B018  (what no table can have is said before anything is read)
+    return made
+
+
+def _fields(kind: Any) -> Iterator[pa.Field]:
+    if not pa.types.is_struct(kind):
+        yield pa.field("value", kind)
+        return
+    for one in kind:
+        name = f"value_{one.name}" if one.name.lower() in _TAKEN else one.name
+        yield pa.field(name, one.type)
+
+
+def _flat(column: Any) -> list[Any]:
+    return column.flatten() if pa.types.is_struct(column.type) else [column]
