@@ -93,11 +93,12 @@ def confluent(job: Job, value: bytes) -> tuple[Callable[[], None], Callable[[], 
         produce, poll = producer.produce, producer.poll
         begin = time.perf_counter()
         for number in range(count):
-            try:
-                produce(topic, value, **more)
-            except BufferError:
-                poll(0.01)
-                produce(topic, value, **more)
+            while True:
+                try:
+                    produce(topic, value, **more)
+                    break
+                except BufferError:  # the queue is full: the broker gets time
+                    poll(0.01)
             if number % _CHUNK == 0:
                 poll(0)
                 if rate:
