@@ -215,25 +215,6 @@ def test_a_body_without_an_announced_length_is_bounded_too(http: httpx.Client) -
     assert_fault(http.post("/subjects/bad/versions", content=endless()), 413, 413)
 
 
-@pytest.mark.parametrize(
-    ("accept", "kind"),
-    [
-        ("*/*", V1),
-        ("application/*", V1),
-        ("application/json", "application/json"),
-        (
-            "application/json;q=0.5, application/vnd.schemaregistry+json",
-            "application/vnd.schemaregistry+json",
-        ),
-        ("text/html, */*;q=0.1", V1),
-        ("application/json; q=x", "application/json"),
-    ],
-)
-def test_the_answers_content_type(http: httpx.Client, accept: str, kind: str) -> None:
-    answer = http.get("/subjects", headers={"accept": accept})
-    assert (answer.status_code, answer.headers["content-type"]) == (200, kind)
-
-
 def test_content_types_that_are_refused(http: httpx.Client) -> None:
     assert_fault(http.get("/subjects", headers={"accept": "text/html"}), 406, 406)
     assert_fault(http.get("/subjects", headers={"accept": "*/*;q=0"}), 406, 406)
