@@ -40,7 +40,7 @@ test: $(VENV)/.dev java others
 	$(PYTEST) -n 3 --dist loadfile --durations=20 -m "not soak"
 
 unit: $(VENV)/.dev
-	$(PYTEST) -n 2 --dist loadfile -m "not soak and not process and not spark and not apache_kafka and not socket"
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-fast} $(PYTEST) -n 2 --dist loadfile -m "not soak and not process and not spark and not apache_kafka and not socket and not database and not slow"
 
 fast: $(VENV)/.dev
 	@$(BIN)/python deploy/fast.py $(ROOM)

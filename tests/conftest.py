@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from resource_marks import OpeningGuard, mark_what_tests_open
 from slow_tests import SlowTests
-from socket_marks import SocketGuard, mark_tests_that_open_sockets
 
 if TYPE_CHECKING:
     from postgres import PostgresServer
@@ -34,13 +34,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     slow = SlowTests(config, leave_out=config.getoption("without_slow"))
     config.pluginmanager.register(slow)
-    if "not socket" in config.option.markexpr:
-        config.pluginmanager.register(SocketGuard())
+    wanted = config.option.markexpr
+    left_out = [name for name in ("socket", "database") if f"not {name}" in wanted]
+    if left_out:
+        config.pluginmanager.register(OpeningGuard(left_out))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    mark_tests_that_open_sockets(items)
+    mark_what_tests_open(items)
 
 
 @pytest.fixture(scope="session", autouse=True)

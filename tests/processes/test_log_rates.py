@@ -45,6 +45,7 @@ def flood(count: int, address: str = "x") -> None:
         LOG.warning("%s:%d sent nonsense", address, number)
 
 
+@pytest.mark.slow
 def test_a_place_that_is_flooded_is_cut_and_others_are_not(
     written: io.StringIO, clock: Clock
 ) -> None:
@@ -63,6 +64,7 @@ def test_a_place_that_is_flooded_is_cut_and_others_are_not(
     assert len(lines) == 10
 
 
+@pytest.mark.slow
 def test_a_day_of_garbage_at_one_place(written: io.StringIO, clock: Clock) -> None:
     for _ in range(24 * 60):
         clock.now += 60

@@ -51,6 +51,7 @@ def test_it_starts_in_no_time() -> None:
     assert min(took) < 0.3, took
 
 
+@pytest.mark.slow
 def test_each_test_has_its_own(pytester: pytest.Pytester) -> None:
     pytester.makeconftest('pytest_plugins = ["tallymark_schema_registry.testing"]')
     pytester.makepyfile(USED)

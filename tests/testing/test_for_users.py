@@ -41,6 +41,7 @@ def test_what_is_told_of_is_there() -> None:
         tallymark.testing.Broker  # noqa: B018
 
 
+@pytest.mark.slow
 def test_the_fixtures_work_in_a_suite_of_their_own(pytester: pytest.Pytester) -> None:
     pytester.makeconftest('pytest_plugins = ["tallymark.testing.fixtures"]')
     pytester.makepyfile(

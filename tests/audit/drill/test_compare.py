@@ -152,6 +152,7 @@ def test_what_may_be_found_is_neither_missed_nor_invented() -> None:
     assert not compare(truth, {Finding(producer, UNCLAIMED, 7)}).perfect
 
 
+@pytest.mark.slow
 def test_a_percentage_is_never_rounded_up() -> None:
     items = {Finding(CELL, LOSS, number) for number in range(1_000_001)}
     found = compare(Expectation(cells={CELL}, items=items), items - {Finding(CELL, LOSS, 5)})

@@ -42,6 +42,7 @@ def holding(size: int, codec: str) -> bytes:
     return sealed(packed, codec=codec_number(codec))
 
 
+@pytest.mark.slow
 def test_a_batch_of_very_many_records_is_never_held_whole() -> None:
     """Somebody wrote batches of a megabyte that hold a million records of some bytes each. All of a
     batch's records became objects, 25 times what they are unpacked: the compaction of the broker

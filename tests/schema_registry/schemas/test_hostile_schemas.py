@@ -41,6 +41,7 @@ def work(pair: Pair, budget: Budget) -> list[int] | None:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", SMALL)
 def test_what_it_costs_is_bounded(name: str) -> None:

@@ -103,6 +103,7 @@ def test_numbers_that_cannot_be_are_refused(world: World, name: str) -> None:
     assert position.next_offset == position.high_watermark
 
 
+@pytest.mark.slow
 def test_an_event_is_bounded_before_it_is_decoded() -> None:
     """Of 64 MB of zeros, which are 2 kB in a compressed batch, decoding made 3.4 GB."""
     cell = CellReport("t", 0, 0, accepted=FIVE)

@@ -1,9 +1,10 @@
-"""Which tests open sockets: the marker ``socket`` is set from what a test uses, never by hand.
+"""Which tests open sockets and databases: the markers ``socket`` and ``database`` are set from what
+a test uses, never by hand.
 
 At collection, the code of each test and of its fixtures is followed through the helpers of tests/
 and of ``tallymark.testing``. A test that reaches one of the names below is marked. A run without
-the marked tests (``make unit``, ``make fast``) also listens: a test that opens a socket there
-fails, and its text says what to add here.
+the marked tests (``make unit``, ``make fast``) also listens: a test that opens a socket or a
+database there fails, and its text says what to add here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final
@@ -22,6 +23,7 @@ import pytest
 # Classes and functions of the packages, of uvicorn and of http that bind or connect.
 OPENERS: Final = frozenset(
     {
+        "ApacheKafkaServer",
         "Broker",
         "ControlServer",
         "DashboardServer",
@@ -37,9 +39,12 @@ OPENERS: Final = frozenset(
         "free_ports",
         "is_taken",
         "listen",
+        "memory_registry",
         "running_stacks",
         "serve",
+        "serve_metrics",
         "tallymark.cli.stack.doctor.command",
+        "tallymark_schema_registry.cli.command",
         "with_free_ports",
     }
 )
@@ -56,17 +61,26 @@ METHODS: Final = frozenset(
     }
 )
 OF_THE_MODULE_SOCKET: Final = frozenset({"bind", "connect", "create_connection", "create_server"})
+# Classes and functions of the packages and of SQLAlchemy that open databases.
+OF_DATABASES: Final = frozenset({"PostgresServer", "create_engine", "open_engine", "open_store"})
 _TESTS: Final = Path(__file__).parents[1]
-_PACKAGES: Final = ("http", "socketserver", "uvicorn")
-# Code of the packages that is followed as helpers of tests are: it starts whole stacks.
-_FOLLOWED: Final = ("tallymark.testing", "tallymark_audit.proof", "tallymark_audit.testing")
+_PACKAGES: Final = ("http", "socketserver", "sqlalchemy", "uvicorn")
+# Code of the packages and of bench/ that starts whole stacks is followed as helpers of tests are.
+_FOLLOWED: Final = (
+    "support.paper",
+    "tallymark.testing",
+    "tallymark_audit.proof",
+    "tallymark_audit.testing",
+)
 
 
-def mark_tests_that_open_sockets(items: list[pytest.Item]) -> None:
-    """Set the marker on each test whose code reaches a socket."""
+def mark_what_tests_open(items: list[pytest.Item]) -> None:
+    """Set the markers on each test whose code reaches a socket or a database."""
     for item in items:
         if any(reaches_a_socket(each) for each in _used_by(item)):
             item.add_marker(pytest.mark.socket)
+        if any(reaches_a_database(each) for each in _used_by(item)):
+            item.add_marker(pytest.mark.database)
 
 
 def _used_by(item: pytest.Item) -> Iterator[object]:
@@ -80,6 +94,17 @@ def _used_by(item: pytest.Item) -> Iterator[object]:
 
 def reaches_a_socket(used: object) -> bool:
     """Whether the code of a function or class, or a helper that it names, opens a socket."""
+    return _reaches(used, OPENERS, _opens_a_socket_by_hand)
+
+
+def reaches_a_database(used: object) -> bool:
+    """Whether the code of a function or class, or a helper that it names, opens a database."""
+    return _reaches(used, OF_DATABASES, _opens_a_database_by_hand)
+
+
+def _reaches(
+    used: object, openers: frozenset[str], by_hand: Callable[[FunctionType, set[str]], bool]
+) -> bool:
     seen: set[int] = set()
     waiting = [used]
     while waiting:
@@ -87,12 +112,12 @@ def reaches_a_socket(used: object) -> bool:
         if not isinstance(each, FunctionType | type) or id(each) in seen:
             continue
         seen.add(id(each))
-        if _is_opener(each):
+        if _is_opener(each, openers):
             return True
         if _is_helper(each):
             for function in _functions(each):
                 names = set(_names(function.__code__))
-                if names & METHODS or _opens_by_hand(function, names):
+                if by_hand(function, names):
                     return True
                 waiting += _named(function, names)
     return False
@@ -107,6 +132,8 @@ def _inner(used: object) -> object:
             used = used.__func__
         elif isinstance(used, click.Command):
             used = used.callback
+        elif isinstance(used, FunctionType) and hasattr(used, "hypothesis"):
+            used = used.hypothesis.inner_test  # what @given runs
         else:
             below = None if isinstance(used, type) else getattr(used, "__wrapped__", None)
             if below is None:
@@ -114,12 +141,12 @@ def _inner(used: object) -> object:
             used = below
 
 
-def _is_opener(used: FunctionType | type) -> bool:
+def _is_opener(used: FunctionType | type, openers: frozenset[str]) -> bool:
     for each in used.__mro__ if isinstance(used, type) else (used,):
         package = each.__module__.partition(".")[0]
         if package.startswith("tallymark") or package in _PACKAGES:
             names = {each.__name__, f"{each.__module__}.{each.__name__}"}
-            if names & OPENERS:
+            if names & openers:
                 return True
     return False
 
@@ -157,11 +184,18 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(const)
 
 
-def _opens_by_hand(function: FunctionType, names: set[str]) -> bool:
-    module = function.__globals__.get("socket")
-    return (
-        isinstance(module, ModuleType) and "socket" in names and bool(names & OF_THE_MODULE_SOCKET)
-    )
+def _opens_a_socket_by_hand(function: FunctionType, names: set[str]) -> bool:
+    if names & METHODS:
+        return True
+    return bool(names & OF_THE_MODULE_SOCKET) and _names_module(function, names, "socket")
+
+
+def _opens_a_database_by_hand(function: FunctionType, names: set[str]) -> bool:
+    return "connect" in names and _names_module(function, names, "sqlite3")
+
+
+def _names_module(function: FunctionType, names: set[str], module: str) -> bool:
+    return module in names and isinstance(function.__globals__.get(module), ModuleType)
 
 
 def _named(function: FunctionType, names: set[str]) -> Iterator[object]:
@@ -178,23 +212,32 @@ def _named(function: FunctionType, names: set[str]) -> Iterator[object]:
             yield value
 
 
-class SocketGuard:
-    """Fails each test that opens a socket, in a run that leaves out the tests marked ``socket``."""
+class OpeningGuard:
+    """Fails each test that opens a socket or a database, in a run that leaves out the tests marked
+    so. ``left_out``: the names of these markers."""
 
-    def __init__(self) -> None:
-        self._opened: list[str] = []
+    _EVENTS: Final = {
+        "socket.bind": ("socket", "OPENERS"),
+        "socket.connect": ("socket", "OPENERS"),
+        "sqlite3.connect": ("database", "OF_DATABASES"),
+    }
+
+    def __init__(self, left_out: Collection[str]) -> None:
+        self._left_out = left_out
+        self._opened: list[tuple[str, str, str]] = []
         sys.addaudithook(self._listen)
 
     def _listen(self, event: str, args: tuple[Any, ...]) -> None:
-        if event in ("socket.bind", "socket.connect"):
-            self._opened.append(f"{event} {args[1]}")
+        found = self._EVENTS.get(event)
+        if found is not None and found[0] in self._left_out:
+            self._opened.append((*found, f"{event} {args[-1]}"))
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self) -> None:
         opened, self._opened[:] = tuple(self._opened), ()
-        if opened:
+        for what, names, call in opened:
             pytest.fail(
-                f"This test opens a socket ({opened[0]}), and nothing that it names is known to: "
-                "add the class or function that does to OPENERS in tests/support/socket_marks.py.",
+                f"This test opens a {what} ({call}), and nothing that it names is known to: add "
+                f"the class or function that does to {names} in tests/support/resource_marks.py.",
                 pytrace=False,
             )
