@@ -142,17 +142,30 @@ def _start(app: str, log: Path, settings: Mapping[str, str], work: Path) -> Spar
             session = builder.getOrCreate()
     except PySparkException as error:
         raise as_user_error(error, str(log)) from error
-    if under_spark_submit() and "spark.log.level" not in settings:
-        session.sparkContext.setLogLevel("WARN")  # spark-submit's log4j logs every step
+    if under_spark_submit():
+        _know_our_source(session)
+        if "spark.log.level" not in settings:
+            session.sparkContext.setLogLevel("WARN")  # spark-submit's log4j logs every step
     return session
+
+
+def _know_our_source(session: SparkSession) -> None:
+    """Register ``format("tallymark")``. Spark finds it by itself with the Python that its Java
+    machine was started with, which under spark-submit may be any other."""
+    session.dataSource.register(import_module("pyspark_tallymark").DefaultSource)
 
 
 def _choose_python(settings: Mapping[str, str]) -> None:
     """The Python of the workers. PySpark itself reads the environment alone, and spark-submit sets
-    that only where it starts the driver."""
+    that only where it starts the driver. UserError if it is not here: Spark plans with it, too."""
     if python := settings.get("spark.pyspark.python"):
         os.environ["PYSPARK_PYTHON"] = python
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen_python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "/" in chosen_python and not os.access(chosen_python, os.X_OK):
+        raise UserError(
+            f"the workers' Python {chosen_python} is not here, and the driver runs it too",
+            "unpack the archive here: mkdir environment && tar xzf ARCHIVE -C environment",
+        )
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from tallymark_spark_jobs.engine.said import (
     of_options,
     refuse_too_late,
 )
-from tallymark_spark_jobs.engine.session import all_settings
+from tallymark_spark_jobs.engine.session import all_settings, spark_session
 from tallymark_spark_jobs.engine.settings import JAVA_OPTIONS, chosen, is_local
 from tallymark_spark_jobs.engine.sizing import SMALL, SMALL_BYTES, local_size
 
@@ -168,3 +168,19 @@ def test_a_store_that_would_go_with_the_driver(
     monkeypatch.setattr(running, "driver_runs_anywhere", lambda: True)
     with pytest.raises(UserError, match="is not on the machine of the driver"):
         refuse_lost_store(deployment)
+
+
+def test_the_workers_python_runs_on_the_driver_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In client mode ./environment/bin/python is a name of the executors' folders; Spark plans a
+    Python data source with it on the driver, and fails there with a line about a broken pipe."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/false")
+    conf = {"spark.pyspark.python": "./environment/bin/python"}
+    with (
+        pytest.raises(UserError, match=r"\./environment/bin/python is not here") as told,
+        spark_session("test", tmp_path / "spark.log", "local[1]", conf),
+    ):
+        pass
+    assert "tar xzf" in str(told.value)

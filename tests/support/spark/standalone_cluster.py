@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -69,6 +69,12 @@ class StandaloneCluster:
         for pid in executors:
             os.kill(pid, 9)
 
+    def worker_of(self, task: int) -> str:
+        """On which worker the process of a task runs."""
+        above = set(_ancestors(task))
+        (name,) = [name for name, process in self._processes.items() if process.pid in above]
+        return name
+
     def executors(self, name: str) -> list[int]:
         """The processes of the Java machines that the worker has started."""
         parent = self._processes[name].pid
@@ -124,6 +130,13 @@ def clean_environment() -> dict[str, str]:
         "SPARK_DAEMON_JAVA_OPTS": JVM,
         "SPARK_DAEMON_MEMORY": "256m",
     }
+
+
+def _ancestors(pid: int) -> Iterator[int]:
+    while pid > 1:
+        yield pid
+        # After the name, which may have spaces and brackets: the state, and the parent.
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _children(parent: int) -> list[int]:

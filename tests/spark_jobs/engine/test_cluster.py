@@ -1,0 +1,226 @@
+"""The jobs on a Spark cluster: a master and two workers as processes, and nothing of this checkout.
+
+Driver and executors have the packed Python of ``make spark-package``; settings and the brokers'
+authority come by ``--files``. A task fails, a worker dies.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from project import ROOT
+from security_world import make_certificates
+from standalone_cluster import StandaloneCluster
+
+from tallymark import Admin, Producer, SimpleConsumer
+from tallymark.deployment import (
+    AuditSettings,
+    BrokerAddress,
+    Cluster,
+    ClusterSecurity,
+    Deployment,
+    LakeSettings,
+    Mirror,
+    dump_toml,
+)
+from tallymark.testing.broker_thread import BrokerThread
+from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
+
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(1500)]
+W = 5_000
+EACH = 400
+LOST = (7, 8, 250)
+TOPIC = "metrics"
+SUPPORT = ROOT / "tests" / "support" / "spark"
+CLUSTERS = ("dc1", "aggregate")
+
+
+@dataclass(frozen=True)
+class Site:
+    """``run``: the folder of the driver, with the settings, the authority and the unpacked Python.
+    ``archive``: the same Python, packed."""
+
+    run: Path
+    archive: Path
+    spark: StandaloneCluster
+
+    def submit(self, job: str, fault: str, *more: str) -> tuple[subprocess.Popen[str], Path]:
+        """Run a job with one fault; returns it, and the file that says that the fault happened."""
+        happened = self.run / f"{job}-{fault}"
+        arguments = [
+            *("--files", "tallymark.toml,ca.pem"),
+            *("--py-files", str(SUPPORT / "faulty_daemon.py")),
+            *("--driver-memory", "512m", "--conf", "spark.executor.memory=512m"),
+            *("--conf", "spark.python.daemon.module=faulty_daemon"),
+            *("--conf", f"spark.executorEnv.FAULT={fault}"),
+            *("--conf", f"spark.executorEnv.FAULT_FILE={happened}"),
+            *more,
+            str(self.site_packages / "tallymark_spark_jobs" / "jobs" / f"{job}.py"),
+            *("--settings", "tallymark.toml", "--json", f"{job}.json"),
+            *(("--all",) if job == "reconcile" else ()),
+        ]
+        python = {"PYSPARK_PYTHON": "./environment/bin/python"}
+        if not more:  # no archive: where every machine has it
+            python = {"PYSPARK_PYTHON": str(self.run / "environment" / "bin" / "python")}
+        return self.spark.submit(arguments, self.run, python), happened
+
+    @property
+    def site_packages(self) -> Path:
+        (found,) = (self.run / "environment" / "lib").glob("python*/site-packages")
+        return found
+
+    def result(self, job: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.run / f"{job}.json").read_text())
+        return found
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As make spark-package makes it, with fewer extras."""
+    packed = tmp_path_factory.mktemp("package") / "tallymark-spark.tar.gz"
+    command = [sys.executable, str(ROOT / "deploy" / "spark_package.py"), str(packed)]
+    subprocess.run([*command, "--extras", "spark,lake", "--fast"], check=True, timeout=900)
+    return packed
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    run = folder / "run"
+    (run / "environment").mkdir(parents=True)
+    subprocess.run(["tar", "xzf", archive, "-C", run / "environment"], check=True, timeout=600)
+    certificates = make_certificates(folder / "certificates")
+    (run / "ca.pem").write_bytes(certificates.authority.read_bytes())
+    brokers = [
+        BrokerThread(
+            folder / name,
+            listeners="SSL://127.0.0.1:0",
+            ssl_keystore_location=str(certificates.broker),
+        )
+        for name in CLUSTERS
+    ]
+    try:
+        ports = [broker.start().settings.port for broker in brokers]
+        deployment = _deployment(folder, ports)
+        (run / "tallymark.toml").write_text(dump_toml(deployment))
+        _publish(deployment, str(certificates.authority))
+        with StandaloneCluster(folder / "spark") as spark:
+            yield Site(run, archive, spark)
+    finally:
+        for broker in brokers:
+            broker.stop()
+
+
+def _deployment(folder: Path, ports: list[int]) -> Deployment:
+    """The authority is named without a folder, as every file that travels by --files."""
+    security = ClusterSecurity(security_protocol="SSL", ssl_truststore_location="ca.pem")
+    return Deployment(
+        data_dir=folder / "data",
+        clusters=tuple(
+            Cluster(name=name, brokers=(BrokerAddress(port=port),), security=security)
+            for name, port in zip(CLUSTERS, ports, strict=True)
+        ),
+        mirrors=(Mirror(source="dc1", target="aggregate"),),
+        audit=AuditSettings(window_ms=W, settle_min_ms=0),
+        lake=LakeSettings(path=str(folder / "lake")),
+    )
+
+
+def _publish(deployment: Deployment, authority: str) -> None:
+    """Messages of four windows, of which the copy in the aggregate lacks LOST."""
+    dc1, aggregate = (
+        {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "security_protocol": "SSL",
+            "ssl_truststore_location": authority,
+        }
+        for cluster in deployment.clusters
+    )
+    for place in (dc1, aggregate):
+        with Admin(**place) as admin:  # type: ignore[arg-type]
+            admin.create_topic(TOPIC, 4)
+    end = time.time_ns() // 1_000_000 // W * W
+    with Producer(**dc1, server="web-1", interceptors=[AuditInterceptor(W)]) as producer:  # type: ignore[arg-type]
+        for n in range(EACH):
+            at = end - 4 * W + n * (4 * W) // EACH
+            producer.send(TOPIC, b"value %d" % n, partition=n % 4, timestamp=at)
+    with (
+        SimpleConsumer(**dc1) as consumer,  # type: ignore[arg-type]
+        Producer(**aggregate, audit=False) as producer,  # type: ignore[arg-type]
+    ):
+        for partition in range(4):
+            for record in consumer.fetch(TOPIC, partition, 0).records():
+                if int(record.value.split()[1]) in LOST:  # type: ignore[union-attr]
+                    continue
+                producer.send(
+                    TOPIC,
+                    record.value,
+                    partition=partition,
+                    timestamp=record.timestamp,
+                    headers=record.headers,
+                )
+
+
+def test_reconcile_with_a_task_that_fails_once(site: Site) -> None:
+    """Once is no reason to give up: Spark runs the task again, elsewhere or there."""
+    packed = ("--archives", f"{site.archive}#environment")
+    job, happened = site.submit("reconcile", "fail", *packed)
+    _ends(job, 3)
+    assert happened.is_file()
+    _names_the_lost(site)
+
+
+def test_reconcile_while_a_worker_dies(site: Site) -> None:
+    job, happened = site.submit("reconcile", "hang")
+    _kill_its_worker(site, happened, job)
+    _ends(job, 3)
+    _names_the_lost(site)
+
+
+def test_load_while_a_worker_dies(site: Site) -> None:
+    """Every message of the aggregate once, whatever the dead task had written."""
+    import deltalake
+
+    job, happened = site.submit("load", "hang")
+    _kill_its_worker(site, happened, job)
+    _ends(job, 0)
+    (log,) = (site.run.parent / "lake").rglob(f"aggregate/{TOPIC}/_delta_log")
+    rows = deltalake.DeltaTable(str(log.parent)).to_pyarrow_table(columns=["partition", "offset"])
+    places = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    assert len(places) == len(set(places)) == EACH - len(LOST)
+
+
+def _kill_its_worker(site: Site, happened: Path, job: subprocess.Popen[str]) -> None:
+    """The one where a task hangs; another comes, as on a cluster that heals itself."""
+    deadline = time.monotonic() + 400
+    while not (happened.is_file() and happened.read_text()):
+        assert job.poll() is None, job.communicate()[1][-5000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    name = site.spark.worker_of(int(happened.read_text()))
+    site.spark.kill_worker(name)
+    site.spark.add_worker(f"{name}-again")
+
+
+def _ends(job: subprocess.Popen[str], code: int) -> None:
+    shown, told = job.communicate(timeout=600)
+    assert job.returncode == code, f"{shown[-3000:]}\n{told[-6000:]}"
+    assert "Traceback" not in shown
+
+
+def _names_the_lost(site: Site) -> None:
+    missing = [
+        last - first + 1
+        for verdict in site.result("reconcile")["verdicts"]
+        for cell in verdict["cells"]
+        for first, last in zip(cell["missing"][::2], cell["missing"][1::2], strict=True)
+    ]
+    assert sum(missing) == len(LOST)
