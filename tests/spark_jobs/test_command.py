@@ -12,9 +12,17 @@ import pytest
 from click.testing import CliRunner
 
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, dump_toml
-from tallymark.errors import UserError
+from tallymark.errors import AuthenticationError, ConnectError, KafkaError, UserError
 from tallymark_spark_jobs.cli import reconcile
-from tallymark_spark_jobs.engine.errors import SourceError, as_user_error, in_one_line, line_of
+from tallymark_spark_jobs.engine.errors import (
+    PermanentSourceError,
+    SourceError,
+    as_user_error,
+    in_one_line,
+    is_permanent,
+    line_of,
+    permanent_line,
+)
 from tallymark_spark_jobs.jobs.reconcile import main
 from tallymark_spark_jobs.reconcile.narrowing import only_clusters
 from tallymark_spark_jobs.reconcile.outcome import Outcome
@@ -113,15 +121,36 @@ def test_usage_errors_of_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     assert "No such option" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("error", "permanent"),
+    [
+        (UserError("there is no topic"), True),
+        (AuthenticationError("b:1", "sasl", "wrong password"), True),
+        (KafkaError(29), True),
+        (KafkaError(5), False),
+        (ConnectError("b:1", "connect", "refused"), False),
+        (TimeoutError("slow"), False),
+    ],
+)
+def test_which_errors_another_try_cannot_mend(error: Exception, permanent: bool) -> None:
+    assert is_permanent(error) is permanent
+    with pytest.raises(SourceError) as raised, in_one_line():
+        raise error
+    assert isinstance(raised.value, PermanentSourceError) is permanent
+
+
 def test_our_line_is_found_in_what_spark_makes_of_it() -> None:
     with pytest.raises(SourceError) as raised, in_one_line():
         raise UserError("first\nsecond", "do")
     wrapped = RuntimeError(
         "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n"
-        f"tallymark_spark_jobs.engine.errors.SourceError: {raised.value}\n\tat org.apache.spark"
+        f"tallymark_spark_jobs.engine.errors.PermanentSourceError: {raised.value}\n\tat org.apache"
     )
+    assert permanent_line(str(wrapped)) == "first second; do"
+    assert permanent_line(str(wrapped).replace("Permanent", "")) is None
     assert line_of(wrapped) == "first second; do"
     assert str(as_user_error(wrapped, "log")) == "first second; do"
+    assert line_of(RuntimeError(str(wrapped).replace("Permanent", ""))) == "first second; do"
     assert line_of(RuntimeError("java.lang.OutOfMemoryError")) is None
     lost = as_user_error(RuntimeError("\njava.lang.OutOfMemoryError: heap\n at x"), "spark.log")
     assert str(lost) == "Spark failed: java.lang.OutOfMemoryError: heap; see spark.log"

@@ -10,25 +10,46 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tallymark.errors import TallymarkError, UserError
+from tallymark.errors import AuthenticationError, KafkaError, TallymarkError, UserError
 
 
 class SourceError(UserError):
-    """An error in the data source, in one line."""
+    """An error in the data source, in one line. Another try may succeed."""
 
 
-_LINE = re.compile(r"^\S*\bSourceError: (.+)$", re.MULTILINE)
+class PermanentSourceError(SourceError):
+    """An error that another try cannot mend: the driver ends the job at the first of them
+    (:mod:`.permanent`), where Spark would try four times."""
+
+
+_LINE = re.compile(r"^\S*\b(?:Permanent)?SourceError: (.+)$", re.MULTILINE)
+_PERMANENT = re.compile(r"^\S*\bPermanentSourceError: (.+)$", re.MULTILINE)
 
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Whatever of ours, or of the network's, is raised inside becomes a :class:`SourceError`."""
+    """Whatever of ours, or of the network's, is raised inside becomes a :class:`SourceError`, a
+    permanent one where another try cannot mend it."""
     try:
         yield
     except SourceError:
         raise
     except (TallymarkError, OSError) as error:
-        raise SourceError(" ".join(str(error).split())) from error
+        kind = PermanentSourceError if is_permanent(error) else SourceError
+        raise kind(" ".join(str(error).split())) from error
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Whether another try gives the same: a person has to mend it, or a broker says so."""
+    if isinstance(error, KafkaError):
+        return not error.retriable
+    return isinstance(error, UserError | AuthenticationError)
+
+
+def permanent_line(text: str) -> str | None:
+    """The line of the :class:`PermanentSourceError` in the text of a failed task, or None."""
+    found = _PERMANENT.findall(text)
+    return found[-1].strip() if found else None
 
 
 def line_of(error: BaseException) -> str | None:

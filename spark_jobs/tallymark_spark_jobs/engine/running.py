@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark_spark_jobs.engine.errors import as_user_error, from_spark
+from tallymark_spark_jobs.engine.permanent import ends_at_permanent_errors
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.engine.session import (
     driver_runs_anywhere,
@@ -49,7 +50,8 @@ def spark_job(
             spark = until_the_end.enter_context(session)
         steps.watch(spark)
         try:
-            yield spark
+            with ends_at_permanent_errors(spark):
+                yield spark
         except Exception as error:
             if not from_spark(error):
                 raise

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tallymark.errors import UserError
+from tallymark.errors import ConnectError, UserError
+from tallymark_spark_jobs.engine.errors import in_one_line
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.engine.running import Engine, spark_job
 
@@ -47,8 +48,6 @@ def test_a_job_has_the_settings_of_others_before_ours(defaults: Path, tmp_path: 
         finished = [line.partition(" s  ")[2] for line in lines if " s  " in line]
         assert finished == ["starting Spark", "sleeping"]
     assert not work.exists()
-    with pytest.raises(UserError, match="Spark failed"), _failing(tmp_path, steps) as spark:
-        spark.sql("select * from nowhere").collect()
 
 
 def _the_bar_follows_the_tasks(spark: Any, steps: Steps) -> None:
@@ -64,5 +63,42 @@ def _the_bar_follows_the_tasks(spark: Any, steps: Steps) -> None:
     assert step.done == 100 * seen[0]
 
 
-def _failing(log: Path, steps: Steps) -> Any:
-    return spark_job("test-errors", log, Engine("local[1]"), steps)
+def test_a_permanent_error_ends_the_job_at_once(tmp_path: Path) -> None:
+    """Spark runs a failed task four times, whatever it failed with: a topic that is gone was looked
+    for again and again, and the nightly run failed minutes later with the same line."""
+    tries = tmp_path / "tries"
+    tries.mkdir()
+
+    def gone(batches: Iterator[Any]) -> Iterator[Any]:
+        (tries / str(time.time_ns())).touch()
+        time.sleep(1.5)  # as long as brokers are asked
+        with in_one_line():
+            raise UserError("there is no topic page-views")
+        yield from batches
+
+    def away(batches: Iterator[Any]) -> Iterator[Any]:
+        (tries / str(time.time_ns())).touch()
+        time.sleep(0.3)
+        if len(list(tries.iterdir())) < 3:
+            with in_one_line():
+                raise ConnectError("broker:9092", "connect", "refused")
+        yield from batches
+
+    engine = Engine("local[1,4]", {"spark.sql.shuffle.partitions": "2"})
+    with spark_job("test-errors", tmp_path, engine, Steps(lambda line: None)) as spark:
+        rows = spark.range(3, numPartitions=1).mapInArrow(away, "id long").collect()
+        assert len(rows) == 3, "another try mends it"
+        assert len(list(tries.iterdir())) == 3
+    for file in tries.iterdir():
+        file.unlink()
+    with (
+        pytest.raises(UserError, match="there is no topic page-views"),
+        spark_job("test-errors", tmp_path, engine, Steps(lambda line: None)) as spark,
+    ):
+        spark.range(30, numPartitions=30).mapInArrow(gone, "id long").collect()
+    assert len(list(tries.iterdir())) < 4
+    with (
+        pytest.raises(UserError, match="Spark failed"),
+        spark_job("test-errors", tmp_path, engine, Steps(lambda line: None)) as spark,
+    ):
+        spark.sql("select * from nowhere").collect()
