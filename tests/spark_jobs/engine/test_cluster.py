@@ -39,7 +39,7 @@ W = 5_000
 EACH = 400
 LOST = (7, 8, 250)
 TOPIC = "metrics"
-SUPPORT = ROOT / "tests" / "support" / "spark"
+SUPPORT = ROOT / "tests" / "support" / "spark_jobs"
 CLUSTERS = ("dc1", "aggregate")
 
 
