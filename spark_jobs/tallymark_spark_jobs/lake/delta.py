@@ -36,6 +36,7 @@ from tallymark_spark_jobs.lake.table import (
     Place,
     Refused,
     Snapshot,
+    marked_rows,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +58,10 @@ class DeltaSnapshot:
         """The files of this version."""
         if self.handle is None:
             return ()
+        if "deletionVectors" in (self.handle.protocol().reader_features or ()):
+            marked = pa.table(self.handle.deletion_vectors())
+            if marked.num_rows:
+                raise marked_rows(self.handle.table_uri)
         rows = pa.table(self.handle.get_add_actions(flatten=True))
         columns = (
             "path",

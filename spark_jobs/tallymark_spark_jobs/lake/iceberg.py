@@ -45,6 +45,7 @@ from tallymark_spark_jobs.lake.table import (
     PartitionKey,
     Refused,
     Snapshot,
+    marked_rows,
 )
 
 if TYPE_CHECKING:
@@ -75,9 +76,10 @@ class IcebergSnapshot:
         """The files of this version."""
         if self.handle is None:
             return ()
-        return tuple(
-            from_iceberg(task.file, self.storage) for task in self.handle.scan().plan_files()
-        )
+        tasks = list(self.handle.scan().plan_files())
+        if any(task.delete_files for task in tasks):
+            raise marked_rows(self.storage.location)
+        return tuple(from_iceberg(task.file, self.storage) for task in tasks)
 
     def schema(self) -> pa.Schema:
         """The columns, those of the folders last."""

@@ -41,6 +41,15 @@ class Refused(UserError):
     """A commit that would make the table wrong; trying again changes nothing."""
 
 
+def marked_rows(location: str) -> Refused:
+    """The error of a table in whose files rows are marked as deleted."""
+    return Refused(
+        f"{location}: another engine has marked rows as deleted without writing their files again"
+        " (deletion vectors, delete files), so these files hold more rows than the table. Let that"
+        " engine rewrite them (Delta: REORG TABLE ... APPLY (PURGE), Iceberg: rewrite_data_files)"
+    )
+
+
 class PartitionKey(NamedTuple):
     """A partition of a log for all time: a topic that is deleted and made anew has another
     ``topic_id`` (the text of its UUID) and starts from its own beginning. ``cluster_id`` is the id
@@ -194,7 +203,8 @@ class Snapshot(Protocol):
         ...
 
     def files(self) -> Iterable[DataFile]:
-        """The files that hold the rows; no others may be read."""
+        """The files that hold the rows; no others may be read. Refused: another engine has marked
+        rows in them as deleted, so that they hold more than the table."""
         ...
 
     def schema(self) -> pyarrow.Schema:
