@@ -75,6 +75,10 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark.cli.admin.log_dirs:command",
         "Show what the disks of brokers hold.",
     ),
+    "lake": Entry(
+        "tallymark_spark_jobs.cli.lake:lake",
+        "Look into the lake, and keep its files in order.",
+    ),
     "mirror": Entry(
         "tallymark.cli.servers.mirror:command",
         "Copy topics from one cluster into another.",

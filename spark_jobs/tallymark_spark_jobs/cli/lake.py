@@ -43,16 +43,17 @@ def tables(settings: str | None, cluster: str | None, topic: str | None, as_json
     for name, table in _tables(_lake(settings), cluster, topic):
         snapshot = table.open()
         files = list(snapshot.files())
+        rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
         told = {
             "table": name,
             "version": snapshot.version,
-            "rows": sum(file.rows for file in files),
+            "rows": rows,
             "files": len(files),
-            "bytes": sum(file.bytes for file in files),
+            "bytes": size,
             "location": table.location,
         }
-        text = "{table}: version {version}, {rows:,} rows in {files:,} files".format(**told)
-        _tell(told, f"{text}, {told['bytes'] / _MB:,.1f} MB", as_json)
+        text = f"{name}: version {snapshot.version}, {rows:,} rows in {len(files):,} files"
+        _tell(told, f"{text}, {size / _MB:,.1f} MB", as_json)
 
 
 @lake.command("history")

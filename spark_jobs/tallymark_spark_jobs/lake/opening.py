@@ -36,19 +36,26 @@ class Lake:
         """The table of a topic, which may not exist yet. Nothing is opened. UserError: the format's
         package is not installed."""
         storage = Storage(f"{self.path.rstrip('/')}/{cluster}/{name}", self.options)
-        module = self.format_module("delta", "iceberg")
+        module = self.format_module("table")
         if self.format == "delta":
             return cast("CommittedTable[Any]", module.DeltaLakeTable(storage))
         return cast(
             "CommittedTable[Any]", module.IcebergTable(storage, self.connect, (cluster, name))
         )
 
-    def format_module(self, delta: str, iceberg: str) -> Any:
-        """The module of this room for the lake's format. UserError: its package is not
-        installed."""
-        name = delta if self.format == "delta" else iceberg
+    def tables(self) -> list[tuple[str, str]]:
+        """Cluster and topic of every folder that may be a table, sorted."""
+        return [
+            (cluster, topic)
+            for cluster in Storage(self.path, self.options).folders()
+            if not cluster.startswith("_")
+            for topic in Storage(f"{self.path.rstrip('/')}/{cluster}", self.options).folders()
+        ]
+
+    def format_module(self, name: str) -> Any:
+        """A module of the lake's format. UserError: the format's package is not installed."""
         try:
-            return importlib.import_module(f"tallymark_spark_jobs.lake.{name}")
+            return importlib.import_module(f"tallymark_spark_jobs.lake.{self.format}.{name}")
         except ModuleNotFoundError as error:
             extra = _EXTRAS.get(error.name or "")
             if extra is None:
@@ -60,5 +67,5 @@ class Lake:
 
     def connect(self) -> Catalog:
         """A connection to Iceberg's catalogue. UserError: it cannot be used."""
-        catalogue = importlib.import_module("tallymark_spark_jobs.lake.catalogue")
+        catalogue = self.format_module("catalogue")
         return cast("Catalog", catalogue.connect(self.path, self.catalogue, self.options))

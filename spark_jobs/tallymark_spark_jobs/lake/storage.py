@@ -127,7 +127,7 @@ class Storage:
         except OSError as error:
             raise UserError(f"{self.address(path)}: cannot be deleted: {error}") from error
 
-    def list(self, folder: str = "") -> Iterator[StoredFile]:
+    def files(self, folder: str = "") -> Iterator[StoredFile]:
         """All files below a folder, in any order; none where it does not exist."""
         from pyarrow import fs
 
@@ -139,6 +139,14 @@ class Storage:
                 yield StoredFile(
                     info.path[len(root) + 1 :], info.size, (info.mtime_ns or 0) // 1_000_000
                 )
+
+    def folders(self) -> list[str]:
+        """The names of the folders in the location, sorted; none where it does not exist."""
+        from pyarrow import fs
+
+        found, root = self.open()
+        inside = found.get_file_info(fs.FileSelector(root, allow_not_found=True))
+        return sorted(info.base_name for info in inside if info.type == fs.FileType.Directory)
 
     def _s3_options(self) -> dict[str, str]:
         known = {**os.environ, **self.options}

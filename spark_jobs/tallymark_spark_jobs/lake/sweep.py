@@ -32,7 +32,7 @@ def sweep(table: CommittedTable[Any], grace_ms: int = GRACE_MS, *, dry_run: bool
     if table.open().version < 0:
         return Swept((), 0)  # the first load may be landing
     # The listing comes first: what is named while it is made, is named afterwards too.
-    listed = [file for file in table.storage.list() if not table.own_file(file.path)]
+    listed = [file for file in table.storage.files() if not table.own_file(file.path)]
     orphans = _unnamed_rows(table, listed, grace_ms) + _unnamed_sides(table, listed)
     border = now_ms() - grace_ms
     old = [file for file in orphans if file.changed_ms < border]

@@ -95,7 +95,7 @@ def read_verdicts(lake: Lake, start_ms: int = _FIRST_MS, end_ms: int = _LAST_MS)
 
 def verdict_table(lake: Lake) -> VerdictTable:
     """The table, which may not exist yet. UserError: the format's package is not installed."""
-    module = lake.format_module("verdicts_delta", "verdicts_iceberg")
+    module = lake.format_module("verdicts")
     storage = Storage("/".join([lake.path.rstrip("/"), *FOLDER]), lake.options)
     made: VerdictTable = module.table(lake, storage)
     return made

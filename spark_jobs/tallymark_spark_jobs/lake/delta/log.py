@@ -33,7 +33,7 @@ class Told(NamedTuple):
 
 def versions_there(storage: Storage, since: int = 0) -> list[int]:
     """The versions whose file is still there, sorted: the log of a table is cut after a time."""
-    found = (_FILE.fullmatch(file.path) for file in storage.list(FOLDER))
+    found = (_FILE.fullmatch(file.path) for file in storage.files(FOLDER))
     return sorted(number for each in found if each and (number := int(each[1])) >= since)
 
 

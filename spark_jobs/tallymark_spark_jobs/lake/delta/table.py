@@ -23,8 +23,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from tallymark.errors import UserError
 from tallymark_spark_jobs.lake.columns import as_told, evolved, first_columns
 from tallymark_spark_jobs.lake.committing import Change, CommittedTable, Raced, Version
-from tallymark_spark_jobs.lake.delta_log import restored_past_a_load, told_by, versions_there
-from tallymark_spark_jobs.lake.delta_stats import stats_json
+from tallymark_spark_jobs.lake.delta.log import restored_past_a_load, told_by, versions_there
+from tallymark_spark_jobs.lake.delta.stats import stats_json
 from tallymark_spark_jobs.lake.heads import KEY
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import (

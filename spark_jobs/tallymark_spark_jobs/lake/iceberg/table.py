@@ -35,7 +35,7 @@ from tallymark.errors import UserError
 from tallymark_spark_jobs.lake.columns import as_told, evolved, first_columns
 from tallymark_spark_jobs.lake.committing import Change, CommittedTable, Raced, Version
 from tallymark_spark_jobs.lake.heads import KEY, ranges_in, ranges_out
-from tallymark_spark_jobs.lake.iceberg_files import from_iceberg, path_of, to_iceberg
+from tallymark_spark_jobs.lake.iceberg.files import from_iceberg, path_of, to_iceberg
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import (
     NO_VERSION,
