@@ -71,13 +71,13 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark.cli.messages.import_file:command",
         "Send the records of an exported file to a topic.",
     ),
-    "log-dirs": Entry(
-        "tallymark.cli.admin.log_dirs:command",
-        "Show what the disks of brokers hold.",
-    ),
     "lake": Entry(
         "tallymark_spark_jobs.cli.lake:lake",
         "Look into the lake, and keep its files in order.",
+    ),
+    "log-dirs": Entry(
+        "tallymark.cli.admin.log_dirs:command",
+        "Show what the disks of brokers hold.",
     ),
     "mirror": Entry(
         "tallymark.cli.servers.mirror:command",
