@@ -83,7 +83,7 @@ def _measured(work: str, servers: str, layout: str, rounds: int) -> dict[str, fl
         timeout=_SECONDS,
     )
     if ended.returncode:
-        raise SystemExit(f"{work}, {layout} failed:\n{ended.stderr[-3000:]}")
+        raise SystemExit(f"{work}, {layout} failed:\n{ended.stderr[:3000]}")
     told: dict[str, float] = json.loads(ended.stdout.strip().splitlines()[-1])
     return told
 

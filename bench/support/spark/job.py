@@ -8,6 +8,7 @@ round, in which these start and load their code, is not among the others.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -51,6 +52,7 @@ def _session(name: str) -> Iterator[Any]:
         return
     from pyspark.sql import SparkSession
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     jars = ",".join(map(str, connector_jars())) if name == "Spark's connector" else ""
     with tempfile.TemporaryDirectory(prefix="tallymark-bench-") as folder:
         builder = SparkSession.builder.master("local[2]").appName("bench")
