@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from decider import Decider, sent, subject
+from decider import registered, sent, subject
 
 from tallymark_schema_registry.decisions.commands import (
     DeleteSubject,
@@ -15,28 +13,12 @@ from tallymark_schema_registry.decisions.commands import (
     SetConfig,
     SetMode,
 )
-from tallymark_schema_registry.errors import RegistryError
 
 S = subject("s")
 
 
-def _decider(*texts: str) -> Decider:
-    decider = Decider()
-    for text in texts:
-        decider.do(Register(S, sent(text)))
-    return decider
-
-
-def _refused(decider: Decider, command: Any) -> tuple[int, int, str]:
-    before = decider.catalog.number
-    with pytest.raises(RegistryError) as refused:
-        decider.do(command)
-    assert decider.catalog.number == before
-    return refused.value.status, refused.value.code, refused.value.message
-
-
 def test_a_soft_deleted_version_keeps_its_id() -> None:
-    decider = _decider("a", "b")
+    decider = registered(S, "a", "b")
     assert decider.do(DeleteVersion(S, "1")) == 1
     found = decider.catalog.subject(S)
     assert found is not None
@@ -45,46 +27,46 @@ def test_a_soft_deleted_version_keeps_its_id() -> None:
 
 
 def test_the_latest_version_is_the_latest_that_is_not_deleted() -> None:
-    decider = _decider("a", "b")
+    decider = registered(S, "a", "b")
     assert decider.do(DeleteVersion(S, "latest")) == 2
     assert decider.do(DeleteVersion(S, "-1")) == 1
-    assert _refused(decider, DeleteVersion(S, "latest"))[1] == 40402
+    assert decider.refused(DeleteVersion(S, "latest"))[1] == 40402
 
 
 def test_what_is_not_there_cannot_be_deleted() -> None:
-    decider = _decider("a")
+    decider = registered(S, "a")
     nobody = subject("nobody")
     missing = (404, 40401, "Subject 'nobody' not found.")
-    assert _refused(decider, DeleteVersion(nobody, "1")) == missing
-    assert _refused(decider, DeleteSubject(nobody)) == missing
-    assert _refused(decider, DeleteSubject(nobody, permanent=True)) == missing
-    assert _refused(decider, DeleteVersion(S, "2")) == (404, 40402, "Version 2 not found.")
-    assert _refused(decider, DeleteVersion(S, "0"))[1] == 42202
-    assert _refused(decider, DeleteVersion(S, "x"))[1] == 42202
+    assert decider.refused(DeleteVersion(nobody, "1")) == missing
+    assert decider.refused(DeleteSubject(nobody)) == missing
+    assert decider.refused(DeleteSubject(nobody, permanent=True)) == missing
+    assert decider.refused(DeleteVersion(S, "2")) == (404, 40402, "Version 2 not found.")
+    assert decider.refused(DeleteVersion(S, "0"))[1] == 42202
+    assert decider.refused(DeleteVersion(S, "x"))[1] == 42202
 
 
 def test_soft_deletion_twice() -> None:
-    decider = _decider("a", "b")
+    decider = registered(S, "a", "b")
     decider.do(DeleteVersion(S, "1"))
     text = "Subject 's' Version 1 was soft deleted.Set permanent=true to delete permanently"
-    assert _refused(decider, DeleteVersion(S, "1")) == (404, 40406, text)
+    assert decider.refused(DeleteVersion(S, "1")) == (404, 40406, text)
     assert decider.do(DeleteSubject(S)) == [2]
     text = "Subject 's' was soft deleted.Set permanent=true to delete permanently"
-    assert _refused(decider, DeleteSubject(S)) == (404, 40404, text)
+    assert decider.refused(DeleteSubject(S)) == (404, 40404, text)
 
 
 def test_permanent_deletion_needs_a_soft_one() -> None:
-    decider = _decider("a", "b")
+    decider = registered(S, "a", "b")
     text = "Subject 's' Version 1 was not deleted first before being permanently deleted"
-    assert _refused(decider, DeleteVersion(S, "1", permanent=True)) == (404, 40407, text)
+    assert decider.refused(DeleteVersion(S, "1", permanent=True)) == (404, 40407, text)
     text = "Subject 's' was not deleted first before being permanently deleted"
-    assert _refused(decider, DeleteSubject(S, permanent=True)) == (404, 40405, text)
+    assert decider.refused(DeleteSubject(S, permanent=True)) == (404, 40405, text)
     decider.do(DeleteVersion(S, "1"))
-    assert _refused(decider, DeleteSubject(S, permanent=True)) == (404, 40405, text)
+    assert decider.refused(DeleteSubject(S, permanent=True)) == (404, 40405, text)
 
 
 def test_an_id_goes_with_its_last_version() -> None:
-    decider = _decider("a")
+    decider = registered(S, "a")
     decider.do(Register(subject("t"), sent("a")))
     for name in "st":
         decider.do(DeleteVersion(subject(name), "1"))
@@ -97,7 +79,7 @@ def test_an_id_goes_with_its_last_version() -> None:
 
 
 def test_level_and_mode_of_a_subject_go_with_its_last_version() -> None:
-    decider = _decider("a", "b")
+    decider = registered(S, "a", "b")
     decider.do(SetConfig(S, {"compatibility": "FULL"}))
     decider.do(SetMode(S, "READWRITE"))
     decider.do(DeleteSubject(S))
@@ -109,20 +91,20 @@ def test_level_and_mode_of_a_subject_go_with_its_last_version() -> None:
 
 
 def test_a_version_is_restored() -> None:
-    decider = _decider("a", "b")
+    decider = registered(S, "a", "b")
     decider.do(DeleteSubject(S))
     assert decider.do(RestoreVersion(S, "1")) == 1
     assert decider.do(RestoreVersion(S, "1")) == 1
     found = decider.catalog.subject(S)
     assert found is not None
     assert [entry.version for entry in found.live()] == [1]
-    assert _refused(decider, RestoreVersion(S, "3"))[1] == 40402
-    assert _refused(decider, RestoreVersion(subject("t"), "3"))[1] == 40401
+    assert decider.refused(RestoreVersion(S, "3"))[1] == 40402
+    assert decider.refused(RestoreVersion(subject("t"), "3"))[1] == 40401
 
 
 @pytest.mark.parametrize("mode", ["READONLY", "READONLY_OVERRIDE"])
 def test_read_only_stops_all_of_it(mode: str) -> None:
-    decider = _decider("a", "b")
+    decider = registered(S, "a", "b")
     decider.do(DeleteVersion(S, "1"))
     decider.do(SetMode(subject(""), mode))
     for command in (
@@ -131,13 +113,13 @@ def test_read_only_stops_all_of_it(mode: str) -> None:
         DeleteSubject(S),
         RestoreVersion(S, "1"),
     ):
-        status, code, text = _refused(decider, command)
+        status, code, text = decider.refused(command)
         assert (status, code) == (422, 42205)
         assert text == "Subject s in context . is in read-only mode"
 
 
 def test_an_alias_is_followed() -> None:
-    decider = _decider("a")
+    decider = registered(S, "a")
     decider.do(SetConfig(subject("t"), {"alias": "s"}))
     assert decider.do(DeleteVersion(subject("t"), "1")) == 1
     assert decider.do(RestoreVersion(subject("t"), "1")) == 1

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
+
+import pytest
 
 from tallymark_schema_registry import errors
 from tallymark_schema_registry.catalog.catalog import Catalog
@@ -25,9 +27,18 @@ from tallymark_schema_registry.decisions.commands import (
     Decision,
     Parse,
     Parsed,
+    Register,
     Sent,
 )
 from tallymark_schema_registry.decisions.decide import decide
+
+
+class Refusal(NamedTuple):
+    """Why a command was not carried out: HTTP status, code and message of the answer."""
+
+    status: int
+    code: int
+    message: str
 
 
 class Decider:
@@ -45,6 +56,14 @@ class Decider:
         decision = self.decided(command)
         self.apply(decision)
         return decision.reply
+
+    def refused(self, command: Any) -> Refusal:
+        """The refusal; AssertionError where there is none, or where something has changed."""
+        before = self.catalog.number
+        with pytest.raises(errors.RegistryError) as found:
+            self.do(command)
+        assert self.catalog.number == before
+        return Refusal(found.value.status, found.value.code, found.value.message)
 
     def decided(self, command: Any, taken: Mapping[str, int] | None = None) -> Decision:
         """The decision, not applied."""
@@ -121,6 +140,14 @@ class Decider:
             there = self.texts[subject.context, entry.schema_id]
             inner.append(self.written_out(there, subject.context, schema.references))
         return f"{text}({','.join(inner)})" if inner else text
+
+
+def registered(place: Subject, *texts: str) -> Decider:
+    """One whose subject has these schemas."""
+    decider = Decider()
+    for text in texts:
+        decider.do(Register(place, sent(text)))
+    return decider
 
 
 def subject(text: str) -> Subject:
