@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -89,6 +90,7 @@ def load(**given: Unpack[_Options]) -> None:
     steps = Steps(lambda text: click.echo(text, err=True))
     outcome = _here(job, steps) if given["here"] else _on_spark(job, engine_of(given), steps)
     _show(to_json(outcome), lines_of(outcome), given["json_file"])
+    _tell_lineage(job, outcome)
     sys.exit(int(outcome.state))
 
 
@@ -132,6 +134,29 @@ def _on_spark(job: LoadJob, engine: Engine, steps: Steps) -> Outcome:
     with spark_job("tallymark-load", job.deployment.log_dir, engine, steps) as spark:
         cores = spark.sparkContext.defaultParallelism
         return run_job(job, loads, lander_on(spark), steps, cores)
+
+
+def _tell_lineage(job: LoadJob, outcome: Outcome) -> None:
+    """What was written, to a catalogue of lineage, where the environment names one."""
+    from tallymark_spark_jobs.engine.openlineage import LoadedTable, run_event, send
+
+    tables = [
+        LoadedTable(
+            server=job.deployment.cluster(one.cluster).bootstrap_servers.partition(",")[0],
+            topic=one.topic,
+            location=one.location,
+            rows=one.rows,
+            bytes=one.bytes,
+            files=one.files,
+            version=one.commits[-1].version if one.commits else None,
+            missing=(*(f"{gap}: {why}" for gap, why in one.lost), *one.problems.values()),
+        )
+        for one in outcome.results
+    ]
+    namespace = os.environ.get("OPENLINEAGE_NAMESPACE", job.deployment.name)
+    event = run_event("tallymark-load", outcome.run, now_ms(), namespace, tables)
+    if failed := send(event, os.environ):
+        click.echo(failed, err=True)
 
 
 def _preview(job: LoadJob, file: Path | None) -> None:

@@ -1,0 +1,138 @@
+"""What lineage tools hear of a load."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tallymark_spark_jobs.engine.openlineage import LoadedTable, named, run_event, send
+
+TABLE = LoadedTable("kafka:9092", "clicks", "/lake/aggregate/clicks", 7, 900, 2, version=4)
+IDLE = LoadedTable("kafka:9092", "idle", "s3://bucket/lake/idle", 0, 0, 0, version=None)
+SHORT = LoadedTable("kafka:9092", "short", "/lake/short", 1, 9, 1, 1, ("short-0: expired",))
+
+
+def event(*tables: LoadedTable) -> dict[str, Any]:
+    return run_event("tallymark-load", "run-1", 1_767_225_600_123, "local", tables)
+
+
+def test_rows_and_completeness() -> None:
+    told = event(TABLE, IDLE, SHORT)
+    assert told["eventTime"] == "2026-01-01T00:00:00.123+00:00"
+    assert [each["name"] for each in told["inputs"]] == ["clicks", "idle", "short"]
+    assert [each["name"] for each in told["outputs"]] == ["/lake/aggregate/clicks", "/lake/short"]
+    statistics = told["outputs"][0]["outputFacets"]["outputStatistics"]
+    assert (statistics["rowCount"], statistics["size"], statistics["fileCount"]) == (7, 900, 2)
+    assert told["outputs"][0]["facets"]["version"]["datasetVersion"] == "4"
+    complete = [
+        each["inputFacets"]["dataQualityAssertions"]["assertions"][0]["success"]
+        for each in told["inputs"]
+    ]
+    assert complete == [True, True, False]
+    assert event(TABLE)["run"] == event(IDLE)["run"], "the same run has the same id"
+
+
+def test_places() -> None:
+    assert named("/lake/my table") == ("file", "/lake/my table")
+    assert named("file:///lake/my%20table") == ("file", "/lake/my table")
+    assert named("s3://bucket/lake/idle") == ("s3://bucket", "lake/idle")
+
+
+def test_the_classes_of_openlineage_take_it() -> None:
+    """They are made from the specification, and refuse what it has no field for."""
+    event_v2 = pytest.importorskip("openlineage.client.event_v2", reason="it is in the group dev")
+    generated = "openlineage.client.generated"
+    quality_facet = import_module(f"{generated}.data_quality_assertions_dataset")
+    version_facet = import_module(f"{generated}.dataset_version_dataset")
+    statistics_facet = import_module(f"{generated}.output_statistics_output_dataset")
+
+    def facet(kind: Any, given: dict[str, Any]) -> Any:
+        fields = {name: value for name, value in given.items() if not name.startswith("_")}
+        made = kind(**fields)
+        assert made._schemaURL == given["_schemaURL"]
+        return made
+
+    told = event(TABLE, SHORT)
+    for each in told["inputs"]:
+        quality = each["inputFacets"]["dataQualityAssertions"]
+        asserted = [quality_facet.Assertion(**one) for one in quality["assertions"]]
+        facet(
+            quality_facet.DataQualityAssertionsDatasetFacet,
+            {**quality, "assertions": asserted},
+        )
+    for each in told["outputs"]:
+        facet(version_facet.DatasetVersionDatasetFacet, each["facets"]["version"])
+        facet(
+            statistics_facet.OutputStatisticsOutputDatasetFacet,
+            each["outputFacets"]["outputStatistics"],
+        )
+    made = event_v2.RunEvent(
+        eventTime=told["eventTime"],
+        producer=told["producer"],
+        run=event_v2.Run(**told["run"]),
+        job=event_v2.Job(**told["job"]),
+        eventType=event_v2.RunState[told["eventType"]],
+        inputs=[event_v2.InputDataset(each["namespace"], each["name"]) for each in told["inputs"]],
+        outputs=[
+            event_v2.OutputDataset(each["namespace"], each["name"]) for each in told["outputs"]
+        ],
+    )
+    assert made.schemaURL == told["schemaURL"]
+
+
+@contextmanager
+def catalogue(status: int) -> Iterator[tuple[str, list[tuple[str, str, Any]]]]:
+    """A server that answers with ``status``: its address, and what it was asked."""
+    asked: list[tuple[str, str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            asked.append((self.path, self.headers.get("Authorization", ""), json.loads(body)))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_catalogue_gets_it_by_the_variables_of_openlineage() -> None:
+    with catalogue(201) as (url, asked):
+        assert send(event(TABLE), {"OPENLINEAGE_URL": url, "OPENLINEAGE_API_KEY": "k"}) is None
+        off = {"OPENLINEAGE_URL": url, "OPENLINEAGE_DISABLED": "true"}
+        assert send(event(TABLE), off) is None
+        assert send(event(TABLE), {}) is None
+    assert asked == [("/api/v1/lineage", "Bearer k", event(TABLE))]
+
+
+def test_a_catalogue_that_refuses_or_is_away_fails_nothing() -> None:
+    with catalogue(500) as (url, _):
+        assert "500" in str(send(event(TABLE), {"OPENLINEAGE_URL": url}))
+    assert "not taken" in str(send(event(TABLE), {"OPENLINEAGE_URL": "http://127.0.0.1:1"}))
+    assert "not taken" in str(send(event(TABLE), {"OPENLINEAGE_URL": "nonsense"}))
+
+
+def test_a_file_gets_a_line_each(tmp_path: Path) -> None:
+    file = tmp_path / "lineage.jsonl"
+    for _ in range(2):
+        assert send(event(TABLE), {"OPENLINEAGE_URL": file.as_uri()}) is None
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [event(TABLE)] * 2
+    assert "not written" in str(send(event(TABLE), {"OPENLINEAGE_URL": tmp_path.as_uri()}))
