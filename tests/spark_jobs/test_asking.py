@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tallymark.errors import UserError
+from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.records.batch import encode_batch, split_batches
-from tallymark.testing.scripted_broker import ScriptedBroker
+from tallymark.testing.scripted_broker import Refuse, ScriptedBroker
 from tallymark_spark_jobs.source.log_reader import plan_spans
 from tallymark_spark_jobs.source.options import parse_options
 from tallymark_spark_jobs.source.planning import Span
@@ -79,6 +79,16 @@ def test_a_starting_time_that_no_record_has_reached(broker: ScriptedBroker) -> N
     latest = {"startingOffsetsByTimestampStrategy": "latest"}
     assert planned(broker, startingOffsetsByTimestamp=times, **latest) == []
     assert planned(broker, startingTimestamp="21") == []
+
+
+def test_what_no_task_may_read_is_refused_by_the_plan(broker: ScriptedBroker) -> None:
+    """Who may see a topic may not always read it: each task was tried four times to find out."""
+    fill(broker, [1, 2])
+    broker.script(ApiKey.FETCH, Refuse(CODES["TOPIC_AUTHORIZATION_FAILED"]))
+    with pytest.raises(KafkaError, match="t-0 at offset 0: TOPIC_AUTHORIZATION_FAILED"):
+        planned(broker)
+    broker.script(ApiKey.FETCH, Refuse(CODES["OFFSET_OUT_OF_RANGE"]))
+    assert len(planned(broker)) == 1
 
 
 def test_an_ending_time_bounds_what_is_read(broker: ScriptedBroker) -> None:

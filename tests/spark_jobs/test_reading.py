@@ -220,3 +220,29 @@ def test_a_broker_that_gives_nothing_does_not_hang_the_read() -> None:
 
     with pytest.raises(UserError, match="gives nothing at offset 0 of 5"):
         offsets(Silent([]), 0, 5)
+
+
+def test_a_batch_of_very_many_records_is_not_held_as_a_whole() -> None:
+    """Six bytes of columns for each byte of the smallest records: one batch of a few MB made a
+    worker larger than it may be."""
+    rows = [(None, None, (), 1_000)] * 300_000
+    made = split_batches(encode_batch(rows, compression="zstd"))
+    tracemalloc.start()
+    found = 0
+    for some in read_span(Broker(made), Span("t", 0, 0, 300_000)):
+        found += sum(len(piece.columns) for piece in pieces_of(some))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == 300_000
+    assert peak < 20_000_000
+
+
+def test_batches_that_are_older_than_the_start_are_not_unpacked() -> None:
+    """One minute of a log was all of it unpacked. What cannot be unpacked shows that it is not."""
+    broker = Broker([nonsense(0), nonsense(10), batch(20, 10)], at_once=3)
+    reads = list(read_span(broker, Span("t", 0, 0, 30), since=2_000))
+    assert reads == []
+    (pieces,) = read_span(broker, Span("t", 0, 0, 30), since=1_009)
+    assert [record.offset for piece in pieces_of(pieces) for record in piece.records()] == list(
+        range(20, 30)
+    )

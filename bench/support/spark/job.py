@@ -33,8 +33,8 @@ def main() -> None:
     work = WITH_SPARK.get(name) or WITHOUT_SPARK[name]
     with _session(name) as spark:
         rounds = [_round(lambda: work(spark, *where)) for _ in range(job["rounds"] + 1)]
+        peak = _peak()
     seconds, processor = zip(*rounds, strict=True)
-    _, peak = _memory()
     told = {
         "first_seconds": seconds[0],
         "seconds": min(seconds[1:]),
@@ -95,22 +95,20 @@ def _cpu_seconds() -> float:
     return total
 
 
-def _memory() -> tuple[int, int]:
-    """(of all processes now, the largest Python process at its peak), bytes."""
+def _peak() -> int:
+    """Bytes of the largest Python process, at its peak."""
     peak = 0
-    total = 0
     root = psutil.Process()
     for each in [root, *root.children(recursive=True)]:
         try:
-            total += each.memory_info().rss
             status = Path(f"/proc/{each.pid}/status").read_text(encoding="ascii")
             is_python = "python" in each.name()
         except (psutil.NoSuchProcess, OSError):
             continue
-        if is_python:
-            line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-            peak = max(peak, int(line.split()[1]) * 1024)
-    return total, peak
+        lines = [line.split() for line in status.splitlines() if line.startswith("VmHWM")]
+        if is_python and lines:  # one that has ended has none
+            peak = max(peak, int(lines[0][1]) * 1024)
+    return peak
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tallymark.client import SimpleConsumer
+from tallymark.client import FetchSpec, SimpleConsumer
+from tallymark.errors import KafkaError
 from tallymark_spark_jobs.engine.files import located
 from tallymark_spark_jobs.source import kinds, rows
 from tallymark_spark_jobs.source.asking import CLIENT, bounds_of, isolation_of
@@ -29,8 +30,22 @@ _NO_END: Final = 1 << 63
 def plan_spans(options: SourceOptions) -> list[Span]:
     """Ask the brokers where the logs begin and end, once, and plan what to read.
 
-    Raises UserError for topics and offsets that are not there, and the client's errors."""
-    return plan(options, bounds_of(options))
+    Raises UserError for topics and offsets that are not there, and the client's errors. One batch
+    of each topic is asked for, so that what no task may read is refused here, once."""
+    spans = plan(options, bounds_of(options))
+    if spans:
+        with open_consumer(options) as consumer:
+            _refuse_unreadable(consumer, spans)
+    return spans
+
+
+def _refuse_unreadable(consumer: SimpleConsumer, spans: list[Span]) -> None:
+    first = {span.topic: span for span in reversed(spans)}
+    specs = [FetchSpec(span.topic, span.partition, span.start) for span in first.values()]
+    for answer in consumer.multifetch(specs, max_bytes=1, max_wait_ms=0):
+        # An offset that is gone, or a batch that is damaged: the options say what is done then.
+        if isinstance(answer, KafkaError) and answer.name.endswith("AUTHORIZATION_FAILED"):
+            raise answer
 
 
 def open_consumer(options: SourceOptions) -> SimpleConsumer:
