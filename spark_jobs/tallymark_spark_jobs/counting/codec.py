@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tallymark_audit.model.cells import Block, CellKey, Copy
+from tallymark_spark_jobs.counting.arrow import column
 from tallymark_spark_jobs.counting.digests import BITS
 from tallymark_spark_jobs.counting.intervals import Range
 from tallymark_spark_jobs.counting.tally import CellTally
@@ -143,7 +144,7 @@ def to_arrow(tallies: Iterable[CellTally]) -> pa.RecordBatch:
 
     rows = [_row(tally) for tally in tallies]
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema())
-    made = [pa.array(column, field.type) for column, field in zip(columns, schema(), strict=True)]
+    made = [column(values, field.type) for values, field in zip(columns, schema(), strict=True)]
     return pa.RecordBatch.from_arrays(made, schema=schema())
 
 

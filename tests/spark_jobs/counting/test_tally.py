@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -221,6 +223,7 @@ def test_json_and_arrow_bring_back_what_was_given(tallies: list[CellTally]) -> N
     stamped = [one if one.ranges else replace(one, digest_xor=0, digest_sum=0) for one in tallies]
     assert [from_json(json.loads(json.dumps(to_json(one)))) for one in stamped] == stamped
     rows = to_arrow(tallies)
+    rows.validate(full=True)
     assert rows.schema == schema()
     assert list(from_arrow(rows)) == tallies
 
@@ -251,3 +254,16 @@ def test_other_columns_are_no_tallies() -> None:
     rows = to_arrow([tally(((0, 4),))])
     with pytest.raises(ValueError, match="columns of tallies"):
         list(from_arrow(rows.select(["topic"])))
+
+
+def test_no_pandas_is_imported_for_the_rows_of_tallies() -> None:
+    """It would cost each Python worker one to two seconds."""
+    code = (
+        "import sys; from tallymark_spark_jobs.counting.codec import from_arrow, to_arrow; "
+        "from tallymark_spark_jobs.counting.tally import CellTally; "
+        "from tallymark_audit.model.cells import CellKey; "
+        "cell = CellKey('t', 0, 0, 's', 'i'); "
+        "one = CellTally(cell, False, 1, 0, 1, 0, ((0, 0),), (), 1, 1, 0, 0, 0, 0, 0, 0); "
+        "sys.exit(list(from_arrow(to_arrow([one]))) != [one] or 'pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
