@@ -28,8 +28,7 @@ def column(values: Sequence[Any], kind: pa.DataType) -> Any:
         return _made(kind, rows, [offsets, b"".join(texts)])
     if pa.types.is_boolean(kind):
         return _made(kind, rows, [np.packbits(np.array(values, np.bool_), bitorder="little")])
-    width = np.int32 if pa.types.is_int32(kind) else np.int64
-    return _made(kind, rows, [np.array(values, width)])
+    return _made(kind, rows, [np.array(values, f"i{kind.bit_width // 8}")])
 
 
 def _made(kind: Any, rows: int, buffers: Sequence[Any], children: Sequence[Any] = ()) -> Any:

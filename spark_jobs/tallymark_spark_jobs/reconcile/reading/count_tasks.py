@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from tallymark.client import SimpleConsumer
 from tallymark.client.core.security.deployment import ConnectionSettings
+from tallymark.protocol.records.compiled.layout import TIMESTAMP
 from tallymark_spark_jobs.counting import codec
+from tallymark_spark_jobs.counting.arrow import column
 from tallymark_spark_jobs.counting.counter import CellCounter
 from tallymark_spark_jobs.counting.tally import CellTally
 from tallymark_spark_jobs.engine.errors import in_one_line
@@ -25,7 +27,8 @@ from tallymark_spark_jobs.reconcile.reading.read_plan import Planned, ReadPlan
 from tallymark_spark_jobs.reconcile.shapes.resolve import CellAt, shortened
 from tallymark_spark_jobs.reconcile.shapes.tallies import Seen
 from tallymark_spark_jobs.source.planning import Span
-from tallymark_spark_jobs.source.reading import Damage, Expired, read_span
+from tallymark_spark_jobs.source.reading import Damage, Expired, Piece, Table, read_tables
+from tallymark_spark_jobs.source.tables import TableReader, worth_compiling
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,17 +138,21 @@ def count_span(
     was met."""
     counter = CellCounter(span.topic, span.partition, how.window_ms, how.contents, times=how.times)
     note = SpanNote(cluster, span.topic, span.partition, span.start, span.end)
-    for found in read_span(consumer, span, True, expires=True, since=how.times[0]):
+    worth_compiling(span.offsets)
+    read = read_tables(consumer, span, TableReader(), True, expires=True, since=how.times[0])
+    for found in read:
         if isinstance(found, Damage):
             note = note._replace(damages=(*note.damages, found))
         elif isinstance(found, Expired):
             note = note._replace(expired=found.end, left=-1)
         else:
             if note.expired and note.left < 0 and found:
-                first = min(piece.columns.timestamp_bounds()[0] for piece in found)
-                note = note._replace(left=max(0, first))
-            for piece in found:
-                counter.add(piece)
+                note = note._replace(left=max(0, _oldest(found)))
+            for part in (found,) if isinstance(found, Table) else found:
+                if isinstance(part, Table):
+                    counter.add_table(part)
+                else:
+                    counter.add(part)
                 if counter.full:
                     tallies = counter.tallies()
                     counter.clear()
@@ -154,6 +161,14 @@ def count_span(
     tallies = counter.tallies()
     yield tallies
     yield _noted(note, tallies)
+
+
+def _oldest(found: Table | list[Piece]) -> int:
+    """The least timestamp (ms)."""
+    if isinstance(found, Table):
+        times: list[int] = found.column(TIMESTAMP).tolist()
+        return min(times)
+    return min(piece.columns.timestamp_bounds()[0] for piece in found)
 
 
 def _noted(note: SpanNote, tallies: Sequence[CellTally]) -> SpanNote:
@@ -183,9 +198,9 @@ def rows_of(
         made = codec.to_arrow(sent)
         count = len(sent)
         mine = [
-            pa.array([CELL] * count, pa.int8()),
-            pa.array([cluster] * count, pa.string()),
-            pa.array(named, pa.bool_()),
+            column([CELL] * count, pa.int8()),
+            column([cluster] * count, pa.string()),
+            column(named, pa.bool_()),
             pa.nulls(count, pa.string()),
         ]
         yield pa.RecordBatch.from_arrays([*mine, *made.columns], schema=schema())
@@ -193,10 +208,14 @@ def rows_of(
 
 def _note_row(note: SpanNote) -> pa.RecordBatch:
     told = json.dumps(note)
-    columns = {"kind": SPAN, "cluster": note.cluster, "note": told}
-    return pa.RecordBatch.from_arrays(
-        [pa.array([columns.get(field.name)], field.type) for field in schema()], schema=schema()
-    )
+    values = {"kind": SPAN, "cluster": note.cluster, "note": told}
+    columns = [
+        column([values[field.name]], field.type)
+        if field.name in values
+        else pa.nulls(1, field.type)
+        for field in schema()
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema())
 
 
 @dataclass(slots=True)
@@ -223,7 +242,7 @@ def read_rows(table: pa.Table) -> Counted:
 def read_cells(rows: pa.RecordBatch | pa.Table) -> list[Seen]:
     """The tallies among the rows."""
     is_cell = [kind == CELL for kind in rows["kind"].to_pylist()]
-    cells = rows.filter(pa.array(is_cell, pa.bool_()))
+    cells = rows.filter(column(is_cell, pa.bool_()))
     names = codec.schema().names
     tallies = codec.from_arrow(cells.select(names))
     clusters, named = cells["cluster"].to_pylist(), cells["named"].to_pylist()
