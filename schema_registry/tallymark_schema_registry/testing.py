@@ -3,7 +3,7 @@
     pytest_plugins = ["tallymark_schema_registry.testing"]
 
     def test_orders(schema_registry):
-        client = RegistryClient(schema_registry.url)  # or anybody else's client
+        client = RegistryClient(schema_registry.url)  # or any other client
 
 or without pytest: ``with memory_registry() as registry: registry.url``. It is the registry itself,
 in a thread of the test's process; its store is a file in memory where the machine has a place for

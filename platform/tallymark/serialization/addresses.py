@@ -1,4 +1,4 @@
-"""The addresses of a registry's servers, and who asks."""
+"""The addresses of a registry's servers, and the log-in there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program asks the registry for by a key: once, whoever wants it."""
+"""What a program asks the registry for by a key: once for all its threads."""
 
 from __future__ import annotations
 

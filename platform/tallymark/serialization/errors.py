@@ -8,7 +8,7 @@ from tallymark.errors import TallymarkError
 
 _WHAT_TO_DO: Final = {
     401: "give the username and password, or the token, of a user of this registry",
-    403: "ask for the right to do this, or log in as somebody who has it",
+    403: "ask for the right to do this, or log in as a user who has it",
 }
 
 

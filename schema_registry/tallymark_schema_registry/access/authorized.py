@@ -161,7 +161,7 @@ class AuthorizedRegistry(RightsAsked):
     async def dry_run(
         self, subject: Subject, sent: Sent, *, normalize: bool = False, client: str = ""
     ) -> DryRun:
-        """Needs ``write``: it tells what registering would."""
+        """Needs ``write``: it shows what registering would do."""
         await self._demand(Right.WRITE, subject)
         self._check_references(subject, sent.references)
         found = await self._whole.dry_run(subject, sent, normalize=normalize, client=client)

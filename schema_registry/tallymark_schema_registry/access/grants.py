@@ -16,8 +16,8 @@ stands for any characters, none included::
     *              all of the default context    :*:*       all there is
 
 The name of a context's own level and mode is empty, so patterns whose name is ``*`` include them.
-Whoever may read anything of a context may also read the context's own level and mode, and those of
-``:.__GLOBAL:``: they hold for the subjects that may be read.
+A principal that may read any subject of a context may also read the context's own level and mode,
+and those of ``:.__GLOBAL:``: they hold for the subjects that may be read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tallymark_schema_registry.catalog.subject import (
 
 
 class Right(StrEnum):
-    """What somebody may do with a subject; also the kind of an operation, by the right it needs."""
+    """What a principal may do with a subject; also a kind of operation, by the right it needs."""
 
     READ = "read"
     WRITE = "write"
@@ -72,8 +72,8 @@ class Grant:
 
 
 class Grants:
-    """All rights of somebody. ``view`` is a number that no other object has had in this process:
-    what was remembered for it is true for nobody else."""
+    """All rights of a principal. ``view`` is a number that no other object has had in this process:
+    what was remembered for it is true for no other rights."""
 
     def __init__(self, grants: Iterable[Grant] = ()) -> None:
         self.listed = tuple(sorted(set(grants)))
@@ -119,7 +119,8 @@ def allowed(grants: Iterable[Grant], operation: Right, subject: Subject) -> bool
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody who makes requests: ``name`` stands on what they write; "" where nobody logs in."""
+    """A user or program that makes requests. ``name`` is kept with each version that it writes; ""
+    where there are no log-ins."""
 
     name: str
     grants: Grants = field(compare=False)
@@ -169,4 +170,4 @@ def _glob(pattern: str, any_characters: str) -> str:
 
 ALL: Final = Grants([Grant(Right.ADMIN, EVERYTHING)])
 EVERYBODY: Final = Principal("", ALL)
-"""Who makes requests where nobody logs in: nameless, and may do everything."""
+"""The principal of every request where there are no log-ins: without a name, with all rights."""

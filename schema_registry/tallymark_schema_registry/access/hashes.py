@@ -1,11 +1,11 @@
-"""Passwords and tokens as a file holds them: hashed, so that a copy of the file lets nobody in.
+"""Passwords and tokens as a file holds them: hashed, so that a copy of the file is no log-in.
 
 A password is chosen by people, so its hash is slow (scrypt, RFC 7914), in the text form that other
 tools use::
 
     $scrypt$ln=14,r=8,p=5$SALT$HASH         2**ln steps, base64 without padding
 
-A token is 32 random bytes. Nobody guesses it, so one SHA-256 is enough, and checking it costs a
+A token is 32 random bytes. It cannot be guessed, so one SHA-256 is enough, and checking it costs a
 microsecond.
 """
 
@@ -79,7 +79,7 @@ class PasswordHash:
 
 
 def new_token() -> str:
-    """A token that nobody has had."""
+    """A new token."""
     return TOKEN_START + secrets.token_urlsafe(32)
 
 

@@ -1,4 +1,5 @@
-"""Who makes a request: HTTP Basic (RFC 7617) for users, bearer tokens (RFC 6750) for programs.
+"""Which user or program makes a request: HTTP Basic (RFC 7617) for users, bearer tokens (RFC 6750)
+for programs.
 
 Credentials that were verified are remembered, so a request costs microseconds, and a password is
 hashed once. What is remembered ends with a change of the accounts, with the token's time, and when
@@ -85,7 +86,7 @@ class WebTokens(Protocol):
 
 
 class LoggedIn(NamedTuple):
-    """The result of a log-in: ``status`` 200, 401 or 429, and who it is where it is 200."""
+    """The result of a log-in: ``status`` 200, 401 or 429, and the principal where it is 200."""
 
     status: int
     principal: Principal | None = None
@@ -261,7 +262,7 @@ def registry_log_in(
     by_issuer = tokens is not None and bool(tokens.jwks)
     if by_issuer and not access_file:
         raise UserError(
-            "[registry.tokens] takes tokens whose roles nobody defines",
+            "[registry.tokens] takes tokens, but no role is defined",
             "set access_file in [registry], with the roles",
         )
     if access_file:
@@ -285,7 +286,7 @@ def web_token_rules(tokens: RegistryTokens) -> WebTokens:
 
 
 def principal_in(scope: Mapping[str, object]) -> Principal:
-    """Who makes a request. Where nobody logs in: somebody who may do everything."""
+    """The principal of a request; without log-ins one that may do everything."""
     found = scope.get(PRINCIPAL, EVERYBODY)
     assert isinstance(found, Principal)
     return found

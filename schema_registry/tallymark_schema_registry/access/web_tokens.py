@@ -36,8 +36,7 @@ class WebTokenRules:
             raise UserError(f"jwks of [registry.tokens]: {error}") from None
         if not settings.audience:
             log.warning(
-                "audience of [registry.tokens] is not set: "
-                "whoever has any token of this issuer can log in"
+                "audience of [registry.tokens] is not set: every token of this issuer is a log-in"
             )
         self._settings = settings
         self._rules = TokenRules(
@@ -51,7 +50,7 @@ class WebTokenRules:
         self._log_rate = LogRate()
 
     def start(self) -> None:
-        """Read the keys, and again at intervals; nobody waits for them."""
+        """Read the keys, and again at intervals; no request waits for them."""
         self._keys = OAuthKeys(self._settings.jwks, self._settings.refresh_s)
         self._starting = asyncio.create_task(self._keys.start())
 

@@ -39,8 +39,8 @@ _NOT_LET_IN: Final = frozenset((401, 403, 408, 429))
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A registry, and who asks there; "" means: not given. ``ca``: PEM file of the authorities that
-    are trusted."""
+    """A registry, and the log-in there; "" means: not given. ``ca``: PEM file of the authorities
+    that are trusted."""
 
     url: str
     ca: str = ""
@@ -50,12 +50,12 @@ class Access:
 
 
 def registry_options(function: F) -> F:
-    """``--registry``, ``--settings``, and who asks."""
+    """``--registry``, ``--settings``, and the log-in."""
     return _options("", f"[{URL}] Its address; several servers with commas between.", function)
 
 
 def source_options(function: F) -> F:
-    """``--from-registry``, and who asks there."""
+    """``--from-registry``, and the log-in there."""
     return _options("from-", "The address of the registry to read from.", function)
 
 

@@ -39,7 +39,7 @@ from tallymark_schema_registry.transfer.snapshot import Replay, Snapshot
 _TOPIC: Final = "Read a registry's topic: HOST:PORT,.../_schemas."
 _CONFIG: Final = "Security settings of the topic's cluster (Kafka's client.properties)."
 _MODE: Final = "The default context's mode afterwards [default: as in the source]."
-_DRY_RUN: Final = "Only tell what would be done."
+_DRY_RUN: Final = "Only show what would be done."
 _STOPPED: Final = 130
 _MOST_TOLD: Final = 20
 

@@ -52,7 +52,7 @@ NOTHING_AGAINST: Final = Verdict((), ())
 
 
 class CheckingClient(RegistryClient):
-    """Also tells the warnings of a check."""
+    """Also shows the warnings of a check."""
 
     def verdict(self, subject: str, schema: Schema, *, normalize: bool = False) -> Verdict:
         """Whether ``schema`` could be registered. A subject that is not there takes any schema,

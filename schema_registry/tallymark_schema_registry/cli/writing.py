@@ -28,7 +28,7 @@ from tallymark_schema_registry.cli.reasons import (
 from tallymark_schema_registry.cli.texts import read_text, reference_option, schema_of
 
 _NORMALIZE: Final = "Normalize it: names in full, attributes and references in order."
-_DRY_RUN: Final = "Only tell what would happen."
+_DRY_RUN: Final = "Only show what would happen."
 _CONFLICT: Final = 409
 _NOT_SERVED: Final = (404, 405)
 _NO_SUCH: Final = range(40400, 40410)

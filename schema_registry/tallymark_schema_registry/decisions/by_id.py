@@ -1,4 +1,4 @@
-"""Reading schemas by their id and guid, and who uses them."""
+"""Reading schemas by their id and guid, and the versions that use them."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def versions(
 ) -> list[int]:
     """The numbers, ascending; with ``deleted_as_negative`` those of soft-deleted ones below 0, by
     their amount. The 40401 error where the subject is not there, or all of it is deleted and
-    nobody asked for that."""
+    it was not asked for."""
     subject = followed(catalog, subject)
     found = catalog.subject(subject)
     asked = deleted or deleted_only or deleted_as_negative

@@ -39,7 +39,7 @@ def mode(catalog: Catalog, subject: Subject, *, default_to_global: bool = False)
 
 
 def set_mode(catalog: Catalog, command: SetMode) -> Decision:
-    """A mode can be set in every mode: else nobody could end READONLY.
+    """A mode can be set in every mode: else READONLY could not be ended.
 
     IMPORT brings ids from elsewhere, so no version may be there, unless the client says ``force``;
     soft-deleted ones are removed."""

@@ -7,5 +7,5 @@ puts the parts together, and these::
     writer         commands that wait are decided and stored together, with :mod:`.batches`
     texts, views   what the catalog does not have: texts, read when they are asked for
     understanding  what only texts tell: canonical texts and comparisons, in :mod:`.workers`
-    feed           the changes, for who follows them
+    feed           the changes, for clients that follow them
 """

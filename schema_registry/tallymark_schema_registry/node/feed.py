@@ -35,7 +35,7 @@ class Feed:
         return [_shown(change) for change in await self._shell.since(number, limit)]
 
     def close(self) -> None:
-        """Nobody waits any longer."""
+        """End every wait."""
         self._is_closed = True
         self._changed.set()
 
@@ -43,7 +43,7 @@ class Feed:
         return self._shell.catalog.number <= number
 
     def _wake(self, _: Sequence[Change]) -> None:
-        """Whoever waits looks; whoever comes then waits for the next ones."""
+        """Wake the requests that wait; later ones wait for the next changes."""
         self._changed.set()
         self._changed = asyncio.Event()
 

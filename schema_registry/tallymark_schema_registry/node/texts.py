@@ -119,7 +119,7 @@ class Texts:
                 continue
             if isinstance(found, Exception):
                 answer.set_exception(found)
-                answer.exception()  # whoever asked may be gone
+                answer.exception()  # the request may have been cancelled
                 continue
             text = found.get(schema_id)
             if text is not None:

@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A command and who waits for its answer."""
+    """A command and the answer that its request waits for."""
 
     command: Command
     answer: asyncio.Future[Answer]
@@ -140,7 +140,7 @@ class Writer:
         chosen, later = list[Waiting](), deque[Waiting]()
         while self._waiting and len(chosen) < MAX_BATCH:
             waiting = self._waiting.popleft()
-            if waiting.answer.done():  # nobody waits any more
+            if waiting.answer.done():  # its request was cancelled
                 continue
             if waiting.is_suspect and chosen:
                 later.append(waiting)

@@ -12,7 +12,7 @@ without a meaning do. Order of attributes::
     array   type items <props>          map   type values <props>
 
 A definition is written where its type is met first, even if that is above the place where it was
-written. Those of references are not written out: whoever reads the text has them.
+written. Those of references are not written out: a reader of the text has them.
 
 This is not Avro's Parsing Canonical Form, which drops docs, defaults and aliases.
 """

@@ -1,8 +1,8 @@
 """Logical types: what a value means (a date, a decimal), beside how it is written.
 
 The rules of compatibility do not look at them: 12.50 written with scale 2 and read with scale 3 is
-1.250, and no check refuses it. :func:`logical_changes` tells such changes, for warnings, and for a
-policy that refuses them.
+1.250, and no check refuses it. :func:`logical_changes` reports such changes, for warnings, and for
+a policy that refuses them.
 """
 
 from __future__ import annotations

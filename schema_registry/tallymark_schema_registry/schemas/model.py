@@ -134,7 +134,7 @@ Node: TypeAlias = Ref | Resolved
 class Schema:
     """``root`` is the tree, ``names`` every named type that it may use: those defined in it, and
     those of the schemas that it refers to and of theirs. ``known`` are the names of these schemas
-    themselves: whoever has the text has them too, so it does not write them out.
+    themselves: a reader of the text has them too, so it does not write them out.
 
     ``size`` counts the characters of all the texts that it was made of, with those of references as
     often as they are referred to. It takes 3 to 10 times that in memory: a cache must count so,

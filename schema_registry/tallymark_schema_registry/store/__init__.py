@@ -2,6 +2,6 @@
 
 Read :mod:`.layout` first (the tables), then :mod:`.sql_store` (every transaction), with
 :mod:`.changes` (its values and errors), :mod:`.rows` (what changes amount to, pure) and
-:mod:`.statements`. :mod:`.watch` tells whether other processes have written. :mod:`.opening` opens
+:mod:`.statements`. :mod:`.watch` notices what other processes have written. :mod:`.opening` opens
 the database, with :mod:`.migrations` and :mod:`.same_file`; :mod:`.loading` reads it at a start.
 """

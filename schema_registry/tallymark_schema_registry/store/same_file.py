@@ -16,7 +16,7 @@ _MOUNTS: Final = Path("/proc/self/mounts")
 
 
 class SameFile:
-    """The file of a running registry. Where somebody removes or replaces it, SQLite would go on
+    """The file of a running registry. Where it is removed or replaced, SQLite would go on
     writing to a file that has no name any more, and all that it acknowledged would be lost."""
 
     def __init__(self, path: Path) -> None:

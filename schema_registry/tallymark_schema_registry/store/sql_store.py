@@ -36,7 +36,7 @@ class SqlStore:
 
     def __init__(self, engine: Engine, file: SameFile | None = None) -> None:
         self.is_watched_cheaply = engine.dialect.name == "sqlite"
-        """Whether :meth:`unchanged` costs microseconds and waits for nobody."""
+        """Whether :meth:`unchanged` costs microseconds and never waits."""
         self._engine = engine
         self._sql = Statements(engine.dialect.name)
         self._file = file

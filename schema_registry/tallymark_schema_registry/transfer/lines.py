@@ -36,7 +36,7 @@ Json: TypeAlias = Mapping[str, Any]
 class Key(NamedTuple):
     """What a record is about. ``subject`` is qualified, "" where the key has none (null);
     ``version`` is 0 but for a SCHEMA; ``context`` only for a CONTEXT. ``kind`` is the ``keytype``,
-    one of the above or one that nobody here knows."""
+    one of the above or one that is not known here."""
 
     kind: str
     subject: str = ""

@@ -161,7 +161,7 @@ def _plan_configs(made: Plan, source: Snapshot, target: Snapshot) -> None:
     for place, config in source.configs.items():
         there = dict(target.configs.get(place, {}))
         if _LEVEL not in config:
-            there.pop(_LEVEL, None)  # some registries tell the level that is in force
+            there.pop(_LEVEL, None)  # some registries report the level that is in force
         if there == config:
             continue
         other = {name for name in there if there[name] != config.get(name)}

@@ -83,7 +83,7 @@ class RemoteRegistry(ClosedByWith):
 
     def configured(self) -> list[str] | None:
         """Every subject and context that was ever configured or given a mode, with versions or
-        without; None where the registry does not tell its changes, which only ours does."""
+        without; None where the registry has no list of changes, as only ours has."""
         found: set[str] = set()
         since = 0
         while changes := self.get(f"/changes?since={since}&limit={PAGE}"):

@@ -88,9 +88,9 @@ class Replay:
     """Records in the order of their log. Only the last record of a key counts, so that a log that
     was compacted amounts to the same as before.
 
-    ``unknown`` counts keys of kinds that nobody here knows, ``unreadable`` has the first 20 of what
-    is no record of a registry: other programs may write into the topic, too. ``lost`` has records
-    of this registry without what they must have. ``proven``: a file said that it was whole.
+    ``unknown`` counts keys of kinds that are not known here, ``unreadable`` has the first 20 of
+    what is no record of a registry: other programs may write into the topic, too. ``lost`` has
+    records of this registry without what they must have. ``proven``: a file said that it was whole.
     """
 
     unknown: Counter[str] = field(default_factory=Counter)

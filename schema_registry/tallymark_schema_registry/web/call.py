@@ -1,4 +1,4 @@
-"""What each route works with: the registry as the caller may see it, and who the caller is."""
+"""What each route works with: the caller, and the registry as the caller may see it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ MAX_BODY: Final = 1_048_576
 """Bytes. The largest real schemas are some 300 kB."""
 MAX_PARTS: Final = 131_072
 """Commas and opening brackets of a body, within texts too. A schema of a megabyte has less than
-100,000; reading many more would take a tenth of a second, in which nobody else is answered."""
+100,000; reading many more would take a tenth of a second, in which no other request is answered."""
 _MOST: Final = 2**31
 _MAYBE_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 """An escape of one half of a surrogate pair: alone it is no character and can be stored nowhere."""

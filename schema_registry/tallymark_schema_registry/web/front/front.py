@@ -31,7 +31,7 @@ had at a moment after the call, or when the store cannot be asked."""
 
 
 class Credentials(Protocol):
-    """Who makes requests: :class:`~tallymark_schema_registry.access.log_in.RegistryLogIn`."""
+    """The callers of requests: :class:`~tallymark_schema_registry.access.log_in.RegistryLogIn`."""
 
     @property
     def generation(self) -> object:
@@ -53,8 +53,8 @@ class Known(NamedTuple):
 
 
 class Front:
-    """Belongs to the event loop of its server. ``credentials`` None: nobody logs in. ``log`` takes
-    the lines of the access log."""
+    """Belongs to the event loop of its server. ``credentials`` None: there is no log-in. ``log``
+    takes the lines of the access log."""
 
     def __init__(
         self,

@@ -98,7 +98,7 @@ async def health(call: Caller) -> Response:
 
 @routes.get("/master_available", response_model=dict[str, bool], **described(None))
 async def master_available(call: Caller) -> Response:
-    """Whether somebody can write: every process of this registry can."""
+    """Whether there is a server that writes: every process of this registry does."""
     return as_json({"master_available": True})
 
 
