@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 120.0
 STDOUT = Path("-")
 _FROM = "Date or time, UTC, or 2h: two hours ago. Default: yesterday."
+MARKDOWN = (".md", ".markdown")
 WIDTH = 130
 """Into a file or a narrow window whole lines are better than cut ones."""
 
@@ -46,6 +47,8 @@ class _Options(SparkOptions):
     wait: float
     json_file: Path | None
     report: Path | None
+    repair_plan: Path | None
+    dry_run: bool
 
 
 @click.command("reconcile")
@@ -91,7 +94,21 @@ class _Options(SparkOptions):
     metavar="[FILE]",
     help="Print the result as JSON, and nothing else; or write it to a file.",
 )
-@click.option("--report", type=click.Path(path_type=Path), help="Write what is shown as HTML here.")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write what is shown here: Markdown if the name ends in .md, else HTML.",
+)
+@click.option(
+    "--repair-plan",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write what is to be copied again, for: tallymark audit repair --apply --plan FILE.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would be read and how long it takes, without Spark."
+)
 def reconcile(**given: Unpack[_Options]) -> None:
     """Reconcile with Spark: count the data of every cluster, judge every window of every edge.
 
@@ -100,10 +117,14 @@ def reconcile(**given: Unpack[_Options]) -> None:
     be decided yet, 1 on an error.
     """
     from tallymark_spark_jobs.engine.progress import Steps
+    from tallymark_spark_jobs.reconcile.markdown import to_markdown
     from tallymark_spark_jobs.reconcile.report import print_outcome
 
     job = _job(given)
     json_file, report = given["json_file"], given["report"]
+    if given["dry_run"]:
+        _forecast(job, json_file)
+        return
     outcome = run(job, engine_of(given), Steps(lambda text: click.echo(text, err=True)))
     _write(json_file, outcome)
     console = Console(
@@ -113,7 +134,10 @@ def reconcile(**given: Unpack[_Options]) -> None:
     )
     print_outcome(console, outcome)
     if report is not None:
-        _save(report, console.export_html())
+        is_markdown = report.suffix.lower() in MARKDOWN
+        _save(report, to_markdown(outcome) if is_markdown else console.export_html())
+    if given["repair_plan"] is not None:
+        _plan_repair(job, outcome, given["repair_plan"])
     sys.exit(int(outcome.state))
 
 
@@ -147,6 +171,31 @@ def run(job: Job, engine: Engine, steps: Steps) -> Outcome:
         spark_job("tallymark-reconcile", job.deployment.log_dir, engine, steps) as spark,
     ):
         return run_job(spark, job, store, steps)
+
+
+def _forecast(job: Job, json_file: Path | None) -> None:
+    """What ``--dry-run`` shows."""
+    from tallymark_audit.store import open_store
+    from tallymark_spark_jobs.reconcile.forecast import forecast, lines_of, to_json
+
+    with open_store(job.deployment.audit_store) as store:
+        found = forecast(job, store)
+    text = json.dumps(to_json(found), indent=1)
+    if json_file is not None and json_file != STDOUT:
+        _save(json_file, text + "\n")
+    click.echo(text if json_file == STDOUT else "\n".join(lines_of(found)))
+
+
+def _plan_repair(job: Job, outcome: Outcome, path: Path) -> None:
+    """The plan that repairs what the store now lacks in the period, as ``tallymark audit repair``
+    makes it."""
+    from tallymark_audit.repair import make_repair_plan, write_plan
+    from tallymark_audit.store import open_store
+
+    period = job.period
+    with open_store(job.deployment.audit_store) as store, store.read() as connection:
+        plan = make_repair_plan(connection, outcome.edges, now_ms(), period.start, period.end)
+    write_plan(plan, path)
 
 
 def _write(path: Path | None, outcome: Outcome) -> None:

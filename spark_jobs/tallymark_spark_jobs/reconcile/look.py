@@ -92,7 +92,7 @@ def look(spark: SparkSession, job: Job, store: Store, steps: Steps, ask: Ask) ->
     changed = ledger.changes_of(store, clusters, ask.period)
     # The audit topics first: what they report as carried is then in the data.
     reports = audit_plan(clusters, AUDIT_TOPIC)
-    bounds = Bounds(ask.period, None if ask.to_the_end else job.lateness_ms, _newest(changed))
+    bounds = Bounds(ask.period, None if ask.to_the_end else job.lateness_ms, newest(changed))
     plan = read_plan(clusters, bounds)
     names = ", ".join(cluster.name for cluster in clusters)
     work = counting_pass.Work(spark, job, ask.period, plan, reports)
@@ -140,7 +140,8 @@ def _narrowed(clusters: Sequence[ClusterSurvey], ask: Ask) -> list[ClusterSurvey
     ]
 
 
-def _newest(changed: Mapping[ClusterTopic, Mapping[int, int]]) -> dict[ClusterTopic, int]:
+def newest(changed: Mapping[ClusterTopic, Mapping[int, int]]) -> dict[ClusterTopic, int]:
+    """By cluster and topic, when (ms) any of its windows last changed."""
     return {place: max(times.values()) for place, times in changed.items() if times}
 
 

@@ -59,7 +59,7 @@ class Outcome:
     collector's state (UNKNOWN where it has none). ``disagreements``: rows of the store where the
     collector, which counts independently, has another result. ``damaged``: partitions that cannot
     be read to their end. ``edges``: all that were judged. ``seconds``: how long each step took.
-    ``unread``: offsets behind the period that were not read."""
+    ``unread``: offsets behind the period that were not read. ``notes``: what else is to be told."""
 
     period: Period
     as_of: int
@@ -74,6 +74,7 @@ class Outcome:
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     looked: Mapping[EdgeWindow, int] = field(default_factory=dict[EdgeWindow, int])
     unread: tuple[Unread, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def looked_at(self, verdict: Verdict) -> int:
         """As of when (ms) the verdict holds."""
@@ -170,6 +171,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         ],
         "disagreements": [dict(row) for row in outcome.disagreements],
         "unread": [one._asdict() for one in outcome.unread],
+        "notes": list(outcome.notes),
         "damaged_events": outcome.damaged_events,
         "damaged": [{**one._asdict(), "reason": one.reason} for one in outcome.damaged],
         "seconds": {name: round(taken, 2) for name, taken in outcome.seconds.items()},

@@ -33,12 +33,12 @@ def _parts(outcome: Outcome) -> Iterable[RenderableType]:
         yield _table(table)
     found = findings(outcome.verdicts)
     for verdict, cell in found[:NAMED]:
-        yield from _finding(verdict, cell, outcome)
+        yield from finding_of(verdict, cell, outcome)
     if len(found) > NAMED:
         yield Text(f"... and {len(found) - NAMED} more findings: see the JSON result (--json)")
-    yield from _reasons(outcome.verdicts)
-    yield from _asides(outcome)
-    yield _summary(outcome, table)
+    yield from reasons_of(outcome.verdicts)
+    yield from asides_of(outcome)
+    yield summary_of(outcome, table)
 
 
 def _table(table: Sequence[Line]) -> Table:
@@ -58,7 +58,8 @@ def _table(table: Sequence[Line]) -> Table:
     return shown
 
 
-def _finding(verdict: Verdict, cell: CellVerdict, outcome: Outcome) -> Iterable[Text]:
+def finding_of(verdict: Verdict, cell: CellVerdict, outcome: Outcome) -> Iterable[Text]:
+    """The lines of one finding: what of whom, and where the messages or copies are."""
     key = cell.key
     head = Text.assemble(
         "\n", (str(cell.state), _style(cell.state)), f" {verdict.edge} {key.topic}-{key.partition}"
@@ -102,7 +103,7 @@ def _copies(cell: CellVerdict) -> str:
     return f" (sequence at partition:offset): {some}{more}"
 
 
-def _reasons(verdicts: Sequence[Verdict]) -> Iterable[Text]:
+def reasons_of(verdicts: Sequence[Verdict]) -> Iterable[Text]:
     """Why windows are undecided; each reason once."""
     seen: dict[tuple[str, str], int] = {}
     for verdict in verdicts:
@@ -113,7 +114,8 @@ def _reasons(verdicts: Sequence[Verdict]) -> Iterable[Text]:
         yield Text(f"{state}, {windows} windows: {reason}", style="yellow")
 
 
-def _asides(outcome: Outcome) -> Iterable[Text]:
+def asides_of(outcome: Outcome) -> Iterable[Text]:
+    """What else is to be known of the run, a line each."""
     if outcome.deferred:
         yield Text(
             f"{len(outcome.deferred):,} windows are older than what the logs still hold: "
@@ -126,6 +128,19 @@ def _asides(outcome: Outcome) -> Iterable[Text]:
             f"{outcome.damaged_events:,} records of the audit topics are no audit events",
             style="yellow",
         )
+    if outcome.unread:
+        offsets = sum(one.last - one.first + 1 for one in outcome.unread)
+        yield Text(
+            f"{offsets:,} offsets behind the period were not read: copies that came later than "
+            f"the settle time allows are not among these counts"
+        )
+    for note in outcome.notes:
+        yield Text(note, style="yellow")
+    if len(outcome.disagreements) > NAMED:
+        yield Text(
+            f"the collector differs on {len(outcome.disagreements):,} windows; the first of them:",
+            style="yellow",
+        )
     for row in outcome.disagreements[:NAMED]:
         yield Text(
             f"the collector differs on {row['edge']} {row['topic']} {utc(row['window'])}: "
@@ -136,7 +151,8 @@ def _asides(outcome: Outcome) -> Iterable[Text]:
         )
 
 
-def _summary(outcome: Outcome, table: Sequence[Line]) -> Text:
+def summary_of(outcome: Outcome, table: Sequence[Line]) -> Text:
+    """The result in one line."""
     span = f"{outcome.period}, {len(outcome.verdicts):,} windows"
     if outcome.state is Exit.DISCREPANCIES:
         wrong = sum(line.missing for line in table), sum(line.duplicated for line in table)

@@ -23,6 +23,7 @@ from tallymark_audit.model.cells import EdgeWindow
 from tallymark_audit.store import Store
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.reconcile import ledger
+from tallymark_spark_jobs.reconcile.lake_output import write_to_lake
 from tallymark_spark_jobs.reconcile.look import Ask, Job, Sight, look
 from tallymark_spark_jobs.reconcile.outcome import Outcome
 from tallymark_spark_jobs.reconcile.shapes.period import Period
@@ -54,7 +55,9 @@ def reconcile(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outc
     with steps.step("record", f"recording {len(outcome.verdicts):,} verdicts"):
         ledger.record(store, replace(outcome, seconds=steps.seconds), started, now_ms())
         found = ledger.disagreements(store, outcome)
-    return replace(outcome, disagreements=found, seconds=dict(steps.seconds))
+        said = write_to_lake(job.deployment, outcome, started)
+    notes = (*outcome.notes, said) if said else outcome.notes
+    return replace(outcome, disagreements=found, seconds=dict(steps.seconds), notes=notes)
 
 
 def _wait_for_the_end(job: Job, steps: Steps, deadline: float) -> None:

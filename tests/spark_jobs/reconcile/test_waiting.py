@@ -15,12 +15,15 @@ from tallymark_audit.store import open_store
 from tallymark_audit.store.reading import queries
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.reconcile import run as module
-from tallymark_spark_jobs.reconcile.look import Sight
+from tallymark_spark_jobs.reconcile.look import Ask, Sight
 from tallymark_spark_jobs.reconcile.outcome import Exit, Outcome
+from tallymark_spark_jobs.reconcile.reading.read_plan import Unread
 from tallymark_spark_jobs.reconcile.run import Job, reconcile
 from tallymark_spark_jobs.reconcile.shapes.period import Period
 
 SETTLE_MS = 300
+W = AuditSettings().window_ms
+EDGE = "dc1-to-aggregate"
 
 
 def looks(monkeypatch: pytest.MonkeyPatch, states: list[State], period: Period) -> list[float]:
@@ -95,3 +98,64 @@ def test_what_nobody_will_ever_report_is_not_waited_for(
     outcome, rows = run(tmp_path, period, 20)
     assert (outcome.state, len(at)) == (Exit.UNDECIDED, 1)
     assert [row["state"] for row in rows] == ["UNKNOWN"]
+
+
+def test_what_settled_while_it_counted_is_looked_at_again_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock was read before counting: the windows that settled during a quarter of an hour of
+    it ended as SETTLING, without a word in the store."""
+    asked: list[Ask] = []
+
+    def look(_spark: object, _job: object, _store: object, _steps: object, ask: Ask) -> Sight:
+        asked.append(ask)
+        later = len(asked) > 1
+        settled = Verdict(
+            EDGE, "t", W, State.COMPLETE if later else State.SETTLING, 1, 1, young_until=1_000
+        )
+        found = (
+            () if later else (Verdict(EDGE, "t", 0, State.COMPLETE, 1, 1),),
+            () if later else (Verdict(EDGE, "t", 2 * W, State.OPEN, 1, 1, young_until=1 << 60),),
+        )
+        verdicts = (*found[0], settled, *found[1])
+        return Sight(Outcome(ask.period, 100 + len(asked), verdicts, {}, {}, idle=False))
+
+    monkeypatch.setattr(module, "look", look)
+    outcome, rows = run(tmp_path, Period(0, 3 * W), 0)
+    assert [(one.period, one.windows) for one in asked] == [
+        (Period(0, 3 * W), None),
+        (Period(W, 2 * W), frozenset({(EDGE, "t", W)})),
+    ]
+    assert [(one.window, str(one.state)) for one in outcome.verdicts] == [
+        (0, "COMPLETE"),
+        (W, "COMPLETE"),
+        (2 * W, "OPEN"),
+    ]
+    assert {row["window"]: row["judged_at"] for row in rows} == {0: 101, W: 102}
+    assert outcome.state is Exit.UNDECIDED
+
+
+def test_messages_that_are_missing_are_looked_for_behind_the_period(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Ask] = []
+
+    def look(_spark: object, _job: object, _store: object, _steps: object, ask: Ask) -> Sight:
+        asked.append(ask)
+        states = {0: State.COMPLETE, W: State.COMPLETE if ask.to_the_end else State.LOSS}
+        verdicts = tuple(
+            Verdict(EDGE, "t", at, state, 1, missing=int(state is State.LOSS))
+            for at, state in states.items()
+            if ask.windows is None or (EDGE, "t", at) in ask.windows
+        )
+        unread = () if ask.to_the_end else (Unread("aggregate", "dc1.t", 0, 100, 199),)
+        outcome = Outcome(ask.period, 100, verdicts, {}, {}, idle=False, unread=unread)
+        return Sight(outcome, {"t": "dc1.t", "dc1.t": "dc1.t", "other": "other"})
+
+    monkeypatch.setattr(module, "look", look)
+    outcome, _ = run(tmp_path, Period(0, 3 * W), 0)
+    assert len(asked) == 2
+    assert asked[1] == Ask(
+        Period(W, 2 * W), frozenset({(EDGE, "t", W)}), frozenset({"t", "dc1.t"}), to_the_end=True
+    )
+    assert outcome.state is Exit.COMPLETE

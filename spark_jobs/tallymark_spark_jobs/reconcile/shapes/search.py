@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tallymark_audit.judge.verdicts import CellVerdict, Verdict
 from tallymark_audit.model.cells import Edge
-from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.model.ranges import EMPTY, GrowingRanges, RangeSet
 from tallymark_spark_jobs.reconcile.shapes.resolve import CellAt, Stretch, joined, stretches_of
 from tallymark_spark_jobs.reconcile.shapes.tallies import Seen
 
@@ -108,9 +108,9 @@ def _identity(one: Seen) -> Identity:
 def located(cell: CellVerdict, found: Mapping[Identity, Sequence[LogSpan]]) -> list[LogSpan]:
     """The places of a cell's missing messages, cut to exactly these."""
     here: list[LogSpan] = []
+    missing = GrowingRanges(cell.missing)
     for place in found.get(identity_of(cell), ()):
-        span = RangeSet.single(place.first_sequence, place.last_sequence)
-        for first, last in span & cell.missing:
+        for first, last in missing.among(place.first_sequence, place.last_sequence):
             shift = place.first_offset - place.first_sequence
             here.append(
                 place._replace(
