@@ -34,6 +34,8 @@ class _Options(SparkOptions):
     since: str | None
     max_rows: int | None
     accept_gap: bool
+    compact: bool
+    sweep: bool
     here: bool
     dry_run: bool
     json_file: Path | None
@@ -60,6 +62,10 @@ class _Options(SparkOptions):
     help="Load on behind offsets that were deleted before they were loaded, or that cannot be read,"
     " and record them as lost.",
 )
+@click.option("--compact", is_flag=True, help="Then join small files of the tables.")
+@click.option(
+    "--sweep", is_flag=True, help="Then delete files that no commit names, older than a week."
+)
 @click.option("--here", is_flag=True, help="In this process, without Spark: for small loads.")
 @spark_options
 @click.option("--dry-run", is_flag=True, help="Show what would be loaded, and load nothing.")
@@ -77,8 +83,8 @@ def load(**given: Unpack[_Options]) -> None:
 
     Begins where the tables end and ends where the logs end now. It may be stopped, killed and
     started again at any time, and run twice at once. Exits with 0 when everything is loaded, 3 when
-    offsets are left that need a decision, 4 when all is loaded but the audit could not be told,
-    1 on an error.
+    offsets are left that need a decision, 4 when all is loaded but the audit could not be told or
+    files not be joined, 1 on an error.
     """
     from tallymark_spark_jobs.engine.progress import Steps
     from tallymark_spark_jobs.load.outcome import lines_of, to_json
@@ -107,6 +113,8 @@ def _job(given: _Options) -> LoadJob:
         None if given["since"] is None else parse_time(given["since"], now_ms()),
         given["accept_gap"],
         given["max_rows"],
+        joins=given["compact"],
+        sweeps=given["sweep"],
     )
 
 

@@ -21,12 +21,14 @@ from tallymark_spark_jobs.load.outcome import Outcome
 from tallymark_spark_jobs.load.reporting import report
 from tallymark_spark_jobs.load.run import run_load
 from tallymark_spark_jobs.load.shapes import LoadSettings, TopicLoad
+from tallymark_spark_jobs.load.upkeep import keep_up
 
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
     """What is asked for. ``clusters``: by name, empty for all that the settings load; ``topics``: a
-    regular expression; ``since`` (ms): where partitions begin that no table knows."""
+    regular expression; ``since`` (ms): where partitions begin that no table knows. ``joins`` and
+    ``sweeps``: join small files, and delete those that no commit names, afterwards."""
 
     deployment: Deployment
     clusters: tuple[str, ...] = ()
@@ -35,6 +37,8 @@ class LoadJob:
     accept_gap: bool = False
     max_rows: int | None = None
     rows_per_commit: int = 50_000_000
+    joins: bool = False
+    sweeps: bool = False
     as_of: int = field(default_factory=now_ms)
 
     @property
@@ -110,9 +114,9 @@ def run_job(
         for load in loads:
             tell(load)
     results = run_load(loads, settings, lander, steps, tell)
-    return Outcome(
-        settings.run, job.as_of, tuple(results), dict(steps.seconds), tuple(unreported.values())
-    )
+    kept = keep_up(loads, settings, steps, joins=job.joins, sweeps=job.sweeps)
+    told = tuple(unreported.values())
+    return Outcome(settings.run, job.as_of, tuple(results), dict(steps.seconds), told, kept)
 
 
 def _format(deployment: Deployment, topic: str) -> RowFormat:

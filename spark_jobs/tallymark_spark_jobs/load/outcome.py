@@ -12,17 +12,18 @@ if TYPE_CHECKING:
 
     from tallymark_spark_jobs.lake.table import OffsetRange
     from tallymark_spark_jobs.load.shapes import TopicResult
+    from tallymark_spark_jobs.load.upkeep import Upkeep
 
 
 class State(enum.IntEnum):
     """The exit code of a load that ran to its end. ``LOADED``: everything up to the planned ends is
     in the tables, or was lost before and is recorded as that. ``UNFINISHED``: offsets are left that
-    a person has to look at. ``UNREPORTED``: all is loaded, but the audit does not know it yet; the
-    next load tells it."""
+    a person has to look at. ``LEFT``: all is loaded, but something beside it is left for the next
+    run: telling the audit, joining or sweeping files."""
 
     LOADED = 0
     UNFINISHED = 3
-    UNREPORTED = 4
+    LEFT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,15 @@ class Outcome:
     results: tuple[TopicResult, ...]
     seconds: Mapping[str, float] = field(default_factory=dict)
     unreported: tuple[str, ...] = ()
+    upkeep: tuple[Upkeep, ...] = ()
 
     @property
     def state(self) -> State:
         """See :class:`State`."""
         if any(one.problems for one in self.results):
             return State.UNFINISHED
-        return State.UNREPORTED if self.unreported else State.LOADED
+        left = self.unreported or any(one.problem for one in self.upkeep)
+        return State.LEFT if left else State.LOADED
 
 
 def to_json(outcome: Outcome) -> dict[str, Any]:
@@ -54,6 +57,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "rows": sum(one.rows for one in outcome.results),
         "tables": [_table(one) for one in outcome.results],
         "unreported": list(outcome.unreported),
+        "upkeep": [one.to_json() for one in outcome.upkeep],
         "seconds": {name: round(each, 3) for name, each in outcome.seconds.items()},
     }
 
@@ -90,6 +94,7 @@ def lines_of(outcome: Outcome) -> list[str]:
             found.append(f"  LOST {gap}: {why}")
         found += [f"  NOT LOADED {text}" for text in one.problems.values()]
     found += [f"NOT REPORTED {text}" for text in outcome.unreported]
+    found += [line for one in outcome.upkeep if (line := one.line())]
     loaded = [one for one in outcome.results if one.commits]
     rows = sum(one.rows for one in outcome.results)
     found.append(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,28 @@ def test_a_table_that_was_deleted_and_loaded_again_is_another_reporter(place: Pl
     place.run()
     assert place.values("views") == list(range(20))
     assert len({event.reporter for event in place.events("dc1/views")}) == 2
+
+
+def test_files_are_joined_and_orphans_swept_after_a_load(place: Place) -> None:
+    for n in range(5):
+        place.send("views", 20 * n, 20)
+        assert place.run()["rows"] == 20
+    location = Path(place.lake.table("dc1", "views").location)
+    orphan = location / "topic=views/date=2026-01-31/hour=00/p00000-0-10-dead.parquet"
+    orphan.write_bytes(b"what a task left")
+    young = orphan.with_name("p00000-0-10-young.parquet")
+    young.write_bytes(b"what a task writes now")
+    os.utime(orphan, (1_700_000_000, 1_700_000_000))
+    told = place.run("--compact", "--sweep", "--topic", "views")
+    (kept,) = told["upkeep"]
+    assert (kept["files_before"], kept["files_after"], kept["problem"]) == (10, 1, "")
+    assert kept["deleted"] == [str(orphan.relative_to(location))]
+    assert young.exists()
+    assert place.values("views") == list(range(100))
+    place.send("views", 100, 5)
+    assert place.run()["rows"] == 5
+    cells = [cell for event in place.events("dc1/views") for cell in event.cells]
+    assert sum(cell.count for cell in cells) == 105, "joined files are no rows that came"
 
 
 def test_a_dry_run_shows_ranges_bytes_and_tables_and_loads_nothing(place: Place) -> None:
