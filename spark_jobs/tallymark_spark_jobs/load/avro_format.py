@@ -18,18 +18,19 @@ from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError, UserError
 from tallymark.serialization import RegistryClient
 from tallymark_spark_jobs.lake.table import PARTITION_COLUMNS
-from tallymark_spark_jobs.load.quarantine import poison_rows
-from tallymark_spark_jobs.load.rows import ROWS, log_columns
-from tallymark_spark_jobs.source import columns
+from tallymark_spark_jobs.load.rows import RAW_ROWS
 from tallymark_spark_jobs.source.avro.decoding import ValueDecoder
 from tallymark_spark_jobs.source.avro.reader_schema import ReaderSchema
 
 if TYPE_CHECKING:
-    from tallymark_spark_jobs.lake.table import PartitionKey
-    from tallymark_spark_jobs.load.rows import Gathered
+    import numpy as np
+    from numpy.typing import NDArray
 
-_TAKEN: Final = {name.lower() for name in (*ROWS.names, *PARTITION_COLUMNS)}
-_LOG: Final = [one for one in ROWS if one.name not in ("key", "value")]
+    from tallymark_spark_jobs.load.formats import Bad
+    from tallymark_spark_jobs.load.rows import Records
+
+_TAKEN: Final = {name.lower() for name in (*RAW_ROWS.names, *PARTITION_COLUMNS)}
+_LOG: Final = [one for one in RAW_ROWS if one.name not in ("key", "value")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class AvroFormat:
                     "lower case are the same in a table",
                     "leave the topic out of avro_topics, and load its values as bytes",
                 )
-        return pa.schema([ROWS.field("key"), *fields, *_LOG])
+        return pa.schema([RAW_ROWS.field("key"), *fields, *_LOG])
 
     def opened(self) -> AvroRows:
         """What decodes in one task."""
@@ -67,23 +68,14 @@ class AvroRows:
         self._registry = RegistryClient(**format.registry)
         self._decoder = ValueDecoder(format.reader, self._registry)
 
-    def rows(self, key: PartitionKey, found: Gathered, late: bool) -> tuple[Any, Any | None]:
-        """Rows of what can be decoded, and the rest. ConnectError, TimedOutError: the registry does
-        not answer."""
-        decoded = self._decoder.decode(found.values)
-        made = [
-            columns.binaries(found.keys),
-            *_flat(decoded.column),
-            *log_columns(key, found, late),
-        ]
+    def rows(self, records: Records, late: NDArray[np.bool_]) -> tuple[Any, list[Bad]]:
+        """Decoded rows, null where a value cannot be decoded. ConnectError, TimedOutError: the
+        registry does not answer."""
+        portion = records.portion
+        decoded = self._decoder.decode(portion.values())
+        made = [portion.key_column(), *_flat(decoded.column), *records.log_columns(late)]
         batch = pa.RecordBatch.from_arrays(made, schema=self._schema)
-        if not decoded.poison:
-            return batch, None
-        bad = [(one.row, one.why) for one in decoded.poison]
-        keep = [True] * len(found)
-        for row, _ in bad:
-            keep[row] = False
-        return batch.filter(pa.array(keep)), poison_rows(key, found, bad)
+        return batch, [(one.row, one.why) for one in decoded.poison]
 
     def close(self) -> None:
         """Disconnect from the registry."""

@@ -84,10 +84,6 @@ class SpanFiles:
         self._done: list[DataFile] = []
         self._paths: list[str] = []
 
-    def late(self, hour: int) -> bool:
-        """Whether rows of the hour are late."""
-        return hour < self._on_time
-
     def add(self, hour: int, batch: Any) -> None:
         """Rows of one hour. DiskFull."""
         if not batch.num_rows:
@@ -188,7 +184,7 @@ class SpanFiles:
         (footer,) = one.metadata
         if footer.num_rows != one.rows:
             raise UserError(f"{one.path} holds {footer.num_rows} rows, not {one.rows}")
-        late = one.rows if self.late(one.hour) else 0
+        late = one.rows if one.hour < self._on_time else 0
         place = place_of(self._topic, one.hour)
         self._done.append(DataFile(one.path, place, one.rows, size, late, _bounds(footer)))
 

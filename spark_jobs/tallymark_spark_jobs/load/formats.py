@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from tallymark_spark_jobs.load.rows import ROWS, raw_rows
+from tallymark_spark_jobs.load.rows import RAW_ROWS, Records
 
 if TYPE_CHECKING:
-    from tallymark_spark_jobs.lake.table import PartitionKey
-    from tallymark_spark_jobs.load.rows import Gathered
+    import numpy as np
+    from numpy.typing import NDArray
+
+Bad = tuple[int, str]
+"""The place of a record that cannot be a row, and why."""
 
 
 class RowFormat(Protocol):
@@ -30,9 +33,8 @@ class RowFormat(Protocol):
 class RowMaker(Protocol):
     """Makes the rows of one task."""
 
-    def rows(self, key: PartitionKey, found: Gathered, late: bool) -> tuple[Any, Any | None]:
-        """A batch of the format's schema, and a table of the records that cannot be made rows, if
-        there are any."""
+    def rows(self, records: Records, late: NDArray[np.bool_]) -> tuple[Any, list[Bad]]:
+        """A batch of the format's schema, a row a record, and which of these are none, with why."""
         ...
 
     def close(self) -> None:
@@ -46,15 +48,15 @@ class RawFormat:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the source, and ``late``."""
-        return ROWS
+        return RAW_ROWS
 
     def opened(self) -> RowMaker:
         """Itself: it has no state."""
         return self
 
-    def rows(self, key: PartitionKey, found: Gathered, late: bool) -> tuple[Any, Any | None]:
+    def rows(self, records: Records, late: NDArray[np.bool_]) -> tuple[Any, list[Bad]]:
         """One row a record."""
-        return raw_rows(key, found, late), None
+        return records.raw(late), []
 
     def close(self) -> None:
         """Nothing is open."""

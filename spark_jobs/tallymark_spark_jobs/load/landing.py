@@ -15,23 +15,30 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+import pyarrow as pa
+
 from tallymark.client import SimpleConsumer
 from tallymark.client.core.security.deployment import ConnectionSettings
 from tallymark.errors import AuthenticationError, KafkaError, TallymarkError, UserError
 from tallymark_spark_jobs.counting.counter import CellCounter
+from tallymark_spark_jobs.counting.tally import merged
 from tallymark_spark_jobs.engine.files import located
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import Manifest, OffsetRange
 from tallymark_spark_jobs.load.files import SpanFiles
 from tallymark_spark_jobs.load.formats import RAW, RowFormat, RowMaker, joined
-from tallymark_spark_jobs.load.quarantine import KIND
-from tallymark_spark_jobs.load.rows import HourRows
+from tallymark_spark_jobs.load.places import hours_of
+from tallymark_spark_jobs.load.quarantine import KIND, poison_rows
+from tallymark_spark_jobs.load.rows import Records
 from tallymark_spark_jobs.source.planning import Span
-from tallymark_spark_jobs.source.reading import Damage, Expired, read_span
-from tallymark_spark_jobs.source.tables import worth_compiling
+from tallymark_spark_jobs.source.reading import Damage, Expired, read_tables
+from tallymark_spark_jobs.source.tables import Table, TableReader, worth_compiling
 
 if TYPE_CHECKING:
-    from tallymark_spark_jobs.load.rows import Gathered
+    from numpy.typing import NDArray
+
+    from tallymark_spark_jobs.counting.tally import CellTally
     from tallymark_spark_jobs.source.reading import Fetcher, Piece
 
 
@@ -139,9 +146,9 @@ class _Landing:
         key = task.range.key
         self._task = task
         self._files = files
-        self._format = maker
+        self._maker = maker
         self._counter = CellCounter(key.topic, key.partition, task.window_ms, task.contents)
-        self._rows = HourRows()
+        self._tallies: list[CellTally] = []
         self._lost: list[tuple[OffsetRange, str]] = []
         self._poison: list[Any] = []
         self._quarantined = 0
@@ -149,15 +156,18 @@ class _Landing:
         self._read = 0
 
     def run(self, consumer: Fetcher) -> Landed:
-        passes = self._task.passes
-        for found in read_span(consumer, self._task.span, passes, expires=passes):
-            if isinstance(found, list):
-                for piece in found:
-                    self._take(piece)
-            else:
+        span, passes = self._task.span, self._task.passes
+        for found in read_tables(consumer, span, TableReader(), passes, expires=passes):
+            if isinstance(found, Damage | Expired):
                 self._leave_out(found)
-        for hour, rows in self._rows.rest():
-            self._write(hour, rows)
+            elif isinstance(found, Table):
+                self._counter.add_table(found)
+                self._take(found)
+            else:
+                for piece in found:
+                    self._counter.add(piece)
+                self._take(found)
+        self._pass_tallies_on()
         side = tuple(self._files.side_file(KIND, table) for table in joined(self._poison))
         files = self._files.finish()
         expired = sum(one.end - one.start for one, _ in self._lost)
@@ -166,39 +176,63 @@ class _Landing:
             files=files,
             rows=self._read - self._quarantined,
             quarantined=self._quarantined,
-            gaps=self._task.span.offsets - self._read - expired,
+            gaps=span.offsets - self._read - expired,
             expired=expired,
-            tallies=tuple(self._counter.tallies()),
+            tallies=tuple(merged(self._tallies)),
             side_files=side,
         )
         return Landed(self._task.range, manifest, lost=tuple(self._lost))
 
-    def _take(self, piece: Piece) -> None:
-        self._counter.add(piece)
-        if piece.aborted:
-            return
-        offsets = piece.columns.offsets
-        if offsets[0] < self._next:
+    def _take(self, found: Sequence[Piece] | Table) -> None:
+        if self._counter.full:
+            self._pass_tallies_on()
+        records = Records(self._task.range.key, found)
+        self._check_order(records)
+        hours = hours_of(records.timestamps)
+        batch, bad = self._maker.rows(records, hours < self._task.on_time)
+        keep = records.committed
+        poison = [(row, why) for row, why in bad if keep[row]]
+        self._read += int(keep.sum())
+        if poison:
+            keep = keep.copy()
+            keep[[row for row, _ in poison]] = False
+            self._poison.append(poison_rows(records, poison))
+            self._quarantined += len(poison)
+        for hour, rows in by_hour(batch, hours, keep):
+            self._files.add(hour, rows)
+
+    def _check_order(self, records: Records) -> None:
+        """A record that is there twice would be in the table twice."""
+        offsets = records.offsets
+        steps = np.diff(offsets, prepend=self._next - 1)
+        if (steps <= 0).any():
             raise UserError(
-                f"{self._task.range.key}: the broker gave offset {offsets[0]} behind "
-                f"{self._next - 1}",
+                f"{self._task.range.key}: the broker gave offset "
+                f"{offsets[int(np.argmax(steps <= 0))]} a second time",
                 "tallymark verify-log on its broker shows what the log has there",
             )
-        self._next = offsets[-1] + 1
-        self._read += len(offsets)
-        for hour, rows in self._rows.add(piece):
-            self._write(hour, rows)
+        self._next = int(offsets[-1]) + 1
 
     def _leave_out(self, found: Damage | Expired) -> None:
         why = found.why if isinstance(found, Damage) else "deleted while it was being loaded"
         self._lost.append((OffsetRange(self._task.range.key, found.offset, found.end), why))
 
-    def _write(self, hour: int, rows: Gathered) -> None:
-        batch, poison = self._format.rows(self._task.range.key, rows, self._files.late(hour))
-        self._files.add(hour, batch)
-        if poison is not None:
-            self._poison.append(poison)
-            self._quarantined += poison.num_rows
+    def _pass_tallies_on(self) -> None:
+        self._tallies += self._counter.tallies()
+        self._counter.clear()
+
+
+def by_hour(
+    batch: Any, hours: NDArray[np.int64], keep: NDArray[np.bool_]
+) -> Iterator[tuple[int, Any]]:
+    """The rows that are kept, hour by hour."""
+    whole = bool(keep.all())
+    different = np.unique(hours if whole else hours[keep]).tolist()
+    for hour in different:
+        if whole and len(different) == 1:
+            yield hour, batch
+        else:
+            yield hour, batch.filter(pa.array((hours == hour) & keep))
 
 
 def _in_one_line(error: BaseException) -> str:

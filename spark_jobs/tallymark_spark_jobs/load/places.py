@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tallymark_spark_jobs.lake.table import Place
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 HOUR_MS: Final = 3_600_000
 _FIRST: Final = 0
@@ -18,6 +22,11 @@ def hour_of(timestamp: int) -> int:
     """Hours since 1970. A record without a time (-1), or with one that is no date from 1970 to
     9999, belongs to the nearest hour that has one: nothing is left out for its time."""
     return max(_FIRST, min(timestamp // HOUR_MS, _LAST))
+
+
+def hours_of(timestamps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """:func:`hour_of` each."""
+    return (timestamps // HOUR_MS).clip(_FIRST, _LAST)
 
 
 @lru_cache(maxsize=4096)

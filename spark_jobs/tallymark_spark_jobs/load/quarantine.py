@@ -7,7 +7,7 @@ or not at all. A record in one of them is accounted for: the audit takes it for 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,8 +24,7 @@ from tallymark_spark_jobs.source.rows import HEADER, TIMESTAMP
 
 if TYPE_CHECKING:
     from tallymark_audit.reporters.lake import LakeTally
-    from tallymark_spark_jobs.lake.table import PartitionKey
-    from tallymark_spark_jobs.load.rows import Gathered
+    from tallymark_spark_jobs.load.rows import Records
 
 KIND: Final = "quarantine"
 """The folder of such files below :data:`~tallymark_spark_jobs.lake.table.SIDE_FOLDER`."""
@@ -55,25 +54,26 @@ class Poisoned:
     sequences: list[int] = field(default_factory=list[int])
 
 
-def poison_rows(key: PartitionKey, found: Gathered, bad: Iterable[tuple[int, str]]) -> Any:
-    """A table of :data:`POISON`: of the gathered records those at ``bad`` places, with why."""
-    columns: dict[str, list[Any]] = {name: [] for name in POISON.names}
+def poison_rows(records: Records, bad: Sequence[tuple[int, str]]) -> Any:
+    """A table of :data:`POISON`: of the records those at ``bad`` places, with why."""
+    found: dict[str, list[Any]] = {name: [] for name in POISON.names}
+    key, portion = records.key, records.portion
+    keys, values, headers = portion.keys(), portion.values(), portion.headers()
     for row, why in bad:
-        headers = found.headers[row]
-        values = (
+        one = (
             why,
-            found.keys[row],
-            found.values[row],
+            keys[row],
+            values[row],
             key.topic,
             key.partition,
-            found.offsets[row],
-            micros(found.timestamps[row]),
-            [{"key": name, "value": value} for name, value in headers] or None,
+            int(records.offsets[row]),
+            micros(int(records.timestamps[row])),
+            [{"key": name, "value": value} for name, value in headers[row]] or None,
             key.topic_id or None,
         )
-        for name, value in zip(POISON.names, values, strict=True):
-            columns[name].append(value)
-    return pa.table(columns, schema=POISON)
+        for name, value in zip(POISON.names, one, strict=True):
+            found[name].append(value)
+    return pa.table(found, schema=POISON)
 
 
 def quarantined_cells(

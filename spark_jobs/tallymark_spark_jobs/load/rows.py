@@ -1,31 +1,35 @@
-"""Records as rows of a table, hour by hour, straight from the columns of their batches.
+"""Records as rows of a table, straight from the columns of their batches.
 
-A piece mostly lies within one hour; then its columns are joined to those that were gathered before,
-without an object a record. The columns are those of the source, with ``late`` for rows that came
-when their hour had long ended; topic, date and hour are in the names of the folders.
+The columns are those of the source, with ``late`` for rows that came when their hour had long
+ended; topic, date and hour are in the names of the folders. Some ten thousand records become one
+batch of Arrow, which mostly lies within one hour.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain, compress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from tallymark_spark_jobs.load.places import hour_of
+from tallymark.client.producing.stamps import STAMP_HEADER
+from tallymark.protocol.records.compiled.layout import HEADERS, ROWS, SCRATCH, STAMP, STAMP_SIZE
 from tallymark_spark_jobs.source import columns
+from tallymark_spark_jobs.source.portions import PiecePortion, TablePortion
 from tallymark_spark_jobs.source.rows import HEADER, TIMESTAMP
+from tallymark_spark_jobs.source.tables import Table
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tallymark.protocol.records.reader import Headers
     from tallymark_spark_jobs.lake.table import PartitionKey
+    from tallymark_spark_jobs.source.portions import Portion
     from tallymark_spark_jobs.source.reading import Piece
 
-ROWS: Final = pa.schema(
+RAW_ROWS: Final = pa.schema(
     [
         ("key", pa.binary()),
         ("value", pa.binary()),
@@ -43,156 +47,112 @@ broker's; ``headers`` is null where there are none. ``topic_id`` tells the recor
 those of another one that had its name before: partition and offset alone do not. It is null if the
 brokers have no such ids."""
 
-MOST_ROWS: Final = 16_384
-MOST_BYTES: Final = 8 << 20
-"""So much of an hour is gathered before it becomes one batch of Arrow."""
+_HEADERS: Final = RAW_ROWS.field("headers").type
 _LAST_MS: Final = (2**63 - 1) // 1000
+_ONE_STAMP: Final = b"\x02\x04tm"
+"""The first bytes of the headers of a record that has one header, the stamp."""
 
 
-class Gathered:
-    """Records of one hour, in lists, one a column."""
+class Records:
+    """Some records of one partition, in the order of the log. Those of aborted transactions are
+    among them; ``committed`` marks the others."""
 
-    __slots__ = ("bytes", "headers", "keys", "offsets", "timestamps", "types", "values")
-
-    def __init__(self) -> None:
-        self.keys: list[bytes | None] = []
-        self.values: list[bytes | None] = []
-        self.offsets = array("q")
-        self.timestamps = array("q")
-        self.types = bytearray()
-        self.headers: list[Headers] = []
-        self.bytes = 0
+    def __init__(self, key: PartitionKey, source: Sequence[Piece] | Table) -> None:
+        self.key = key
+        self.portion: Portion = (
+            TablePortion(source) if isinstance(source, Table) else PiecePortion(source)
+        )
+        self._table = source if isinstance(source, Table) else None
+        self.offsets: NDArray[np.int64] = self.portion.offsets().copy()
+        self.timestamps: NDArray[np.int64] = self.portion.timestamps()
+        told = list(self.portion.of_batches())
+        counts = [rows for rows, _, _ in told]
+        self._types = np.repeat(np.array([one for _, one, _ in told], np.int32), counts)
+        self.committed = np.repeat(np.array([not one for _, _, one in told], np.bool_), counts)
 
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def raw(self, late: NDArray[np.bool_]) -> Any:
+        """A batch of :data:`RAW_ROWS`, a row a record."""
+        made = [self.portion.key_column(), self.portion.value_column(), *self.log_columns(late)]
+        return pa.RecordBatch.from_arrays(made, schema=RAW_ROWS)
 
-class HourRows:
-    """Takes the pieces of a span in their order, gives the rows of an hour when there are enough of
-    them. Of an hour :data:`MOST_BYTES` and one piece are held at most, of all ``most_bytes``."""
+    def log_columns(self, late: NDArray[np.bool_]) -> list[Any]:
+        """All columns of :data:`RAW_ROWS` but key and value."""
+        rows, topic_id = len(self), self.key.topic_id
+        return [
+            columns.numbers(np.full(rows, self.key.partition, np.int32), pa.int32()),
+            columns.numbers(self.offsets, pa.int64()),
+            columns.numbers(self.timestamps.clip(-_LAST_MS, _LAST_MS) * 1000, TIMESTAMP),
+            columns.numbers(self._types, pa.int32()),
+            self._headers(),
+            columns.booleans(late.tolist()),
+            columns.constant(topic_id, rows) if topic_id else pa.nulls(rows, pa.string()),
+        ]
 
-    def __init__(self, most_bytes: int = 4 * MOST_BYTES) -> None:
-        self._hours: dict[int, Gathered] = defaultdict(Gathered)
-        self._most = most_bytes
-        self._held = 0
-
-    def add(self, piece: Piece) -> Iterator[tuple[int, Gathered]]:
-        """Join the records of a piece; hours that have enough rows by now, and their rows."""
-        low, high = piece.columns.timestamp_bounds()
-        first = hour_of(low)
-        if first == hour_of(high):
-            hours: Sequence[int] = (first,)
-            self._join(first, piece, None)
-        else:
-            each = [hour_of(one) for one in piece.columns.timestamps]
-            hours = sorted(set(each))
-            for hour in hours:
-                self._join(hour, piece, [one == hour for one in each])
-        for hour in hours:
-            found = self._hours[hour]
-            if len(found) >= MOST_ROWS or found.bytes >= MOST_BYTES:
-                yield hour, self._taken(hour)
-        while self._held > self._most:
-            hour = max(self._hours, key=lambda one: self._hours[one].bytes)
-            yield hour, self._taken(hour)
-
-    def rest(self) -> Iterator[tuple[int, Gathered]]:
-        """What is still held, hour by hour."""
-        for hour in sorted(self._hours):
-            yield hour, self._taken(hour)
-
-    def _taken(self, hour: int) -> Gathered:
-        found = self._hours.pop(hour)
-        self._held -= found.bytes
-        return found
-
-    def _join(self, hour: int, piece: Piece, keep: list[bool] | None) -> None:
-        """Join the piece's records, those that ``keep`` marks."""
-        of, part = piece.columns, self._hours[hour]
-        before = part.bytes
-        rows = len(of) if keep is None else sum(keep)
-        part.types += (b"\1" if piece.header.is_log_append_time else b"\0") * rows
-        if keep is None:
-            part.keys += of.keys()
-            part.values += of.values()
-            part.headers += of.headers()
-            part.offsets.extend(of.offsets)
-            part.timestamps.extend(of.timestamps)
-            part.bytes += of.size
-        else:
-            part.keys += compress(of.keys(), keep)
-            part.values += compress(of.values(), keep)
-            part.headers += compress(of.headers(), keep)
-            part.offsets.extend(compress(of.offsets, keep))
-            part.timestamps.extend(compress(of.timestamps, keep))
-            part.bytes += of.size * rows // len(of)
-        self._held += part.bytes - before
-
-
-def raw_rows(key: PartitionKey, found: Gathered, late: bool) -> Any:
-    """The gathered records of one partition as a batch of :data:`ROWS`."""
-    made = [columns.binaries(found.keys), columns.binaries(found.values)]
-    return pa.RecordBatch.from_arrays([*made, *log_columns(key, found, late)], schema=ROWS)
-
-
-def log_columns(key: PartitionKey, found: Gathered, late: bool) -> list[Any]:
-    """All columns of :data:`ROWS` but key and value."""
-    rows = len(found)
-    types = np.frombuffer(found.types, np.uint8).astype(np.int32)
-    return [
-        _fixed(pa.int32(), rows, array("i", (key.partition,)) * rows),
-        _fixed(pa.int64(), rows, found.offsets),
-        _fixed(TIMESTAMP, rows, _micros(found.timestamps)),
-        _fixed(pa.int32(), rows, types),
-        header_column(found.headers),
-        flags(late, rows),
-        _repeated(key.topic_id, rows) if key.topic_id else pa.nulls(rows, pa.string()),
-    ]
-
-
-def flags(value: bool, rows: int) -> Any:
-    """A column of truth values that are all the same."""
-    return _fixed(pa.bool_(), rows, (b"\xff" if value else b"\0") * ((rows + 7) // 8))
-
-
-def header_column(headers: Sequence[Headers]) -> Any:
-    """Null where a record has none, as in Spark's Kafka source."""
-    pairs = list(chain.from_iterable(headers))
-    names = [name for name, _ in pairs]
-    alike = bool(names) and names.count(names[0]) == len(names)
-    items = columns.structs(
-        HEADER,
-        [
-            _repeated(names[0], len(names)) if alike else columns.strings(names),
-            columns.binaries([value for _, value in pairs]),
-        ],
-    )
-    kind = ROWS.field("headers").type
-    sizes: list[int | None] = list(map(len, headers))
-    if len(pairs) == len(sizes) and 0 not in sizes:  # one each
-        offsets = pa.py_buffer(np.arange(len(sizes) + 1, dtype=np.int32))
-        return pa.Array.from_buffers(kind, len(sizes), [None, offsets], 0, 0, [items])
-    return columns.lists(kind, [size or None for size in sizes], items)
-
-
-def _repeated(text: str, rows: int) -> Any:
-    data = text.encode()
-    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(data))
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data * rows)]
-    return pa.Array.from_buffers(pa.string(), rows, buffers, 0)
-
-
-def _micros(timestamps: array[int]) -> Any:
-    """What Kafka's milliseconds in 64 bits hold beyond microseconds in 64 bits becomes the last
-    time there is."""
-    return np.clip(np.frombuffer(timestamps, np.int64), -_LAST_MS, _LAST_MS) * 1000
+    def _headers(self) -> Any:
+        """Null where a record has none, as in Spark's Kafka source."""
+        if self._table is not None and _stamps_alone(self._table):
+            stamps = list(chain.from_iterable(_cut(self._table)))
+            return _one_each(STAMP_HEADER, stamps)
+        return header_column(self.portion.headers())
 
 
 def micros(timestamp: int) -> int:
-    """The same of one timestamp."""
+    """Kafka's milliseconds as microseconds in 64 bits; what these do not hold becomes the last time
+    there is."""
     return max(-_LAST_MS, min(timestamp, _LAST_MS)) * 1000
 
 
-def _fixed(kind: pa.DataType, rows: int, values: Any) -> Any:
-    """A column without nulls, of values that are laid out as Arrow has them."""
-    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(values)], 0)
+def header_column(headers: Sequence[Headers]) -> Any:
+    """Null where a record has none."""
+    pairs = list(chain.from_iterable(headers))
+    names = [name for name, _ in pairs]
+    sizes: list[int | None] = list(map(len, headers))
+    one_each = bool(names) and len(pairs) == len(sizes) and 0 not in sizes
+    if one_each and names.count(names[0]) == len(names):
+        return _one_each(names[0], [value for _, value in pairs])
+    items = [columns.strings(names), columns.binaries([value for _, value in pairs])]
+    sizes = [size or None for size in sizes]
+    return columns.lists(_HEADERS, sizes, columns.structs(HEADER, items))
+
+
+def _one_each(name: str, values: Sequence[bytes | memoryview | None]) -> Any:
+    """The column of records that have one header of that name each."""
+    rows = len(values)
+    items = columns.structs(HEADER, [columns.constant(name, rows), columns.binaries(values)])
+    offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32))
+    return pa.Array.from_buffers(_HEADERS, rows, [None, offsets], 0, 0, [items])
+
+
+def _stamps_alone(table: Table) -> bool:
+    """Whether the records of a table have no other header than their stamp."""
+    if (table.column(STAMP_SIZE) <= 0).any():
+        return False
+    starts = table.column(HEADERS)
+    for source, first, end in _sources(table):
+        found = np.frombuffer(source, np.uint8)
+        for place, byte in enumerate(_ONE_STAMP):
+            if (found[starts[first:end] + place] != byte).any():
+                return False
+    return True
+
+
+def _cut(table: Table) -> Iterator[list[bytes]]:
+    starts = table.column(STAMP)
+    ends = starts + table.column(STAMP_SIZE)
+    for source, first, end in _sources(table):
+        bounds = zip(starts[first:end].tolist(), ends[first:end].tolist(), strict=True)
+        yield [source[start:stop] for start, stop in bounds]
+
+
+def _sources(table: Table) -> Iterator[tuple[bytes, int, int]]:
+    """The bytes, and the rows from which to which their records are."""
+    kinds, ends = table.batches[:, SCRATCH], table.batches[:, ROWS].cumsum()
+    changes = (kinds[1:] != kinds[:-1]).nonzero()[0].tolist()
+    first = 0
+    for number in (*changes, len(kinds) - 1):
+        end = int(ends[number])
+        yield bytes(table.scratch if kinds[number] else table.data), first, end
+        first = end

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,12 +17,14 @@ from hypothesis import strategies as st
 from tallymark.client.producing.stamps import STAMP_HEADER, stamp_ends, uvarint
 from tallymark.errors import CorruptMessageError, UserError
 from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
+from tallymark.protocol.records.compiled import kernel
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import Append, Manifest, OffsetRange, PartitionKey
 from tallymark_spark_jobs.lake.tiling import check_append
 from tallymark_spark_jobs.load import files
 from tallymark_spark_jobs.load.landing import Landed, LandTask, attempt, land
-from tallymark_spark_jobs.load.rows import ROWS, HourRows, raw_rows
+from tallymark_spark_jobs.load.rows import RAW_ROWS, Records
+from tallymark_spark_jobs.source import reading, tables
 from tallymark_spark_jobs.source.reading import Piece
 
 DAY = 1_769_817_600_000  # 2026-01-31
@@ -86,7 +89,7 @@ def landed(found: Landed) -> Manifest:
 
 def rows_of(folder: Path, manifest: Manifest) -> list[dict[str, Any]]:
     tables = [pq.ParquetFile(folder / file.path).read() for file in manifest.files]
-    assert all(table.schema == ROWS for table in tables)
+    assert all(table.schema == RAW_ROWS for table in tables)
     table = pa.concat_tables(tables)
     if "micros" not in table.column_names:  # Python has no year 100,000
         micros = table["timestamp"].cast(pa.int64())
@@ -156,16 +159,15 @@ def test_late_rows_are_marked(tmp_path: Path) -> None:
 
 
 def test_append_times_are_said() -> None:
-    gathered = HourRows()
+    pieces = []
     for base, attributes in ((0, 8), (3, 0)):
         one = batch(base, [DAY] * 3)
-        header = one.header._replace(attributes=attributes)
-        assert list(gathered.add(Piece(header, one.columns()))) == []
-    ((_, rows),) = gathered.rest()
-    found = raw_rows(KEY, rows, late=False).to_pydict()
+        pieces.append(Piece(one.header._replace(attributes=attributes), one.columns()))
+    on_time = np.zeros(6, np.bool_)
+    found = Records(KEY, pieces).raw(on_time).to_pydict()
     assert found["timestampType"] == [1, 1, 1, 0, 0, 0]
     assert found["topic_id"] == [None] * 6
-    assert raw_rows(WITH_ID, rows, late=False).to_pydict()["topic_id"] == ["0b5e"] * 6
+    assert Records(WITH_ID, pieces).raw(on_time).to_pydict()["topic_id"] == ["0b5e"] * 6
 
 
 def test_a_batch_that_cannot_be_read_fails_the_span_and_leaves_no_file(tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ def test_large_spans_become_files_of_the_target_size(
 ) -> None:
     monkeypatch.setattr(files, "GROUP_ROWS", 10)
     batches = [batch(n, [DAY] * 10) for n in range(0, 200, 10)]
-    monkeypatch.setattr("tallymark_spark_jobs.load.rows.MOST_ROWS", 10)
+    monkeypatch.setattr(reading, "RECORDS_AT_ONCE", 10)
     manifest = landed(land(task(tmp_path, 0, 200, target_bytes=4_000), Broker(batches)))
     assert len(manifest.files) > 3
     assert [row["offset"] for row in rows_of(tmp_path, manifest)] == list(range(200))
@@ -253,3 +255,36 @@ def test_any_times_in_any_order_come_whole(times: list[list[int]], data: st.Data
     assert [row["offset"] for row in rows] == list(range(start, at))
     records = [one for some in batches for one in some.columns().records() if one.offset >= start]
     assert [row["value"] for row in rows] == [one.value for one in records]
+
+
+@pytest.mark.parametrize("more_headers", [False, True])
+def test_compiled_loops_bring_the_same_rows_and_tallies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more_headers: bool
+) -> None:
+    """Offsets were a view of memory that the next table was read into."""
+    pytest.importorskip("numba")
+    kernel.warm()
+    assert kernel.KERNEL.wait(250)
+    monkeypatch.setattr(tables, "_is_little", lambda batches: False)
+    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 64)
+    times = [DAY + n * HOUR // 40 for n in range(300)]
+    batches = [batch(n, times[n : n + 30]) for n in range(0, 300, 30)]
+    if more_headers:
+        records = [(b"k", b"v", (("a", b"1"), ("a", None), ("b", b"")), DAY)] * 5
+        batches += split_batches(encode_batch(records, base_offset=300))
+    end = batches[-1].header.next_offset
+    found: list[tuple[list[dict[str, Any]], Any]] = []
+    for ready in (True, False):
+        monkeypatch.setattr(kernel, "ready", lambda ready=ready: ready)
+        broker = Broker(batches, aborted={90}, at_once=4)
+        manifest = landed(land(task(tmp_path, 7, end), broker))
+        assert (manifest.rows, manifest.gaps) == (end - 7 - 30, 30)
+        found.append((rows_of(tmp_path, manifest), sorted(manifest.tallies, key=lambda t: t.key)))
+    assert found[0] == found[1]
+
+
+def test_an_offset_that_is_there_twice_fails_the_span(tmp_path: Path) -> None:
+    broker = Broker([batch(0, [DAY] * 5), batch(3, [DAY] * 5)])
+    with pytest.raises(UserError, match="the broker gave offset 3 a second time"):
+        land(task(tmp_path, 0, 8), broker)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
