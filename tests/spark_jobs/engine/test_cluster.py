@@ -220,6 +220,7 @@ def _names_the_lost(site: Site) -> None:
     missing = [
         last - first + 1
         for verdict in site.result("reconcile")["verdicts"]
+        if verdict["edge"] == "dc1-to-aggregate"  # nothing is in the lake yet
         for cell in verdict["cells"]
         for first, last in zip(cell["missing"][::2], cell["missing"][1::2], strict=True)
     ]
