@@ -16,6 +16,7 @@ import yaml
 from project import ROOT
 
 from tallymark_spark_jobs.cli import reconcile
+from tallymark_spark_jobs.cli.load import load
 from tallymark_spark_jobs.engine.said import spark_home
 
 HERE = ROOT / "deploy" / "spark"
@@ -89,8 +90,9 @@ def test_a_manifest_fits_the_schema_of_kubernetes(name: str, document: dict[str,
 def test_the_nightly_pod_runs_commands_that_there_are() -> None:
     (job,) = [found for name, found in _documents() if name == "nightly-CronJob"]
     (script,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"]
-    (line,) = re.findall(r"tallymark reconcile (.*) \$on", script)
-    _is_taken(reconcile, line.split())
+    for command in (load, reconcile):
+        (line,) = re.findall(rf"tallymark {command.name} (.*) \$on", script)
+        _is_taken(command, line.split())
     subprocess.run(["sh", "-n", "-c", script], check=True)
 
 
@@ -114,9 +116,11 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
 
 
 def test_the_units_run_commands_that_there_are() -> None:
-    text = (HERE / "systemd" / "tallymark-reconcile.service").read_text().replace("\\\n", " ")
-    (line,) = re.findall(r"^ExecStart=/opt/tallymark/bin/tallymark reconcile (.*)$", text, re.M)
-    _is_taken(reconcile, line.split())
+    for command in (load, reconcile):
+        unit = HERE / "systemd" / f"tallymark-{command.name}.service"
+        text = unit.read_text().replace("\\\n", " ")
+        (line,) = re.findall(rf"^ExecStart=\S+/tallymark {command.name} (.*)$", text, re.M)
+        _is_taken(command, line.split())
 
 
 def test_the_dag_is_python_and_runs_a_job_that_there_is() -> None:
@@ -128,4 +132,4 @@ def test_the_dag_is_python_and_runs_a_job_that_there_is() -> None:
     known = {option for parameter in reconcile.params for option in parameter.opts}
     assert set(options) <= known
     jobs = set(re.findall(r"\{JOBS\}/(\w+)\.py", text))
-    assert "reconcile" in jobs
+    assert jobs == {"load", "reconcile"}

@@ -139,7 +139,8 @@ def _on_spark(job: LoadJob, engine: Engine, steps: Steps) -> Outcome:
     plans = plan_only(loads, job.settings())
     if not any(plan.ranges for plan in plans):
         return run_job(job, loads, land_here, steps)
-    with spark_job("tallymark-load", job.deployment.log_dir, engine, steps) as spark:
+    rows = sum(plan.offsets for plan in plans)
+    with spark_job("tallymark-load", job.deployment.log_dir, engine, steps, rows) as spark:
         cores = spark.sparkContext.defaultParallelism
         return run_job(job, loads, lander_on(spark), steps, cores)
 

@@ -19,12 +19,18 @@ class SparkOptions(TypedDict):
 
     master: str | None
     conf: tuple[str, ...]
+    large: bool
 
 
 def spark_options(command: _Command) -> _Command:
-    """Add ``--master`` and ``--conf`` to a command, whose options then include
+    """Add ``--master``, ``--conf`` and ``--large`` to a command, whose options then include
     :class:`SparkOptions`."""
     for option in (
+        click.option(
+            "--large",
+            is_flag=True,
+            help="On this machine alone: Java is made for a job of minutes, more memory and all.",
+        ),
         click.option(
             "--conf",
             multiple=True,
@@ -39,7 +45,7 @@ def spark_options(command: _Command) -> _Command:
 
 def engine_of(given: SparkOptions) -> Engine:
     """Where the job runs. UserError for a ``--conf`` that is no setting of Spark."""
-    return Engine(given["master"], of_options(given["conf"]))
+    return Engine(given["master"], of_options(given["conf"]), given["large"])
 
 
 def run_submitted(command: click.Command, arguments: Sequence[str] | None = None) -> int:

@@ -18,6 +18,7 @@ from tallymark_spark_jobs.engine.session import (
     spark_session,
     under_spark_submit,
 )
+from tallymark_spark_jobs.engine.sizing import SMALL_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,24 +30,27 @@ _FILE: Final = "sqlite:///"
 @dataclass(frozen=True, slots=True)
 class Engine:
     """Where a job runs. ``master``: None leaves it to Spark's own settings. ``conf``: what the
-    command's ``--conf`` gave, by :func:`.said.of_options`."""
+    command's ``--conf`` gave, by :func:`.said.of_options`. ``large``: the job takes minutes, which
+    counts where it does not know itself how much it will read."""
 
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict[str, str])
+    large: bool = False
 
 
 @contextmanager
 def spark_job(
-    app: str, log_dir: Path, engine: Engine, steps: Steps, planned_bytes: int | None = None
+    app: str, log_dir: Path, engine: Engine, steps: Steps, planned_rows: int | None = None
 ) -> Iterator[SparkSession]:
     """A session for the time of the block, which ``steps`` watches. ``app``: its name in Spark's
-    pages. ``planned_bytes``: what the job will read, as far as known.
+    pages. ``planned_rows``: what the job will read, as far as known.
 
     UserError for all that Spark raises within: our own line where a task of ours raised it."""
     log = log_dir / "spark.log"
+    rows = SMALL_ROWS if engine.large and planned_rows is None else planned_rows
     with ExitStack() as until_the_end:
         with steps.step("start", "starting Spark"):
-            session = spark_session(app, log, engine.master, engine.conf, planned_bytes)
+            session = spark_session(app, log, engine.master, engine.conf, rows)
             spark = until_the_end.enter_context(session)
         steps.watch(spark)
         try:

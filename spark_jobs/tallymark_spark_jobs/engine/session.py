@@ -44,20 +44,20 @@ def spark_session(
     log: Path,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
-    planned_bytes: int | None = None,
+    planned_rows: int | None = None,
 ) -> Iterator[SparkSession]:
     """A session for the time of the block, stopped afterwards; Spark's output goes to ``log``.
 
     ``master``: None leaves it to spark-submit and Spark's own settings, and is ``local[*]`` where
     these say nothing. ``conf``: settings that win over all others; ours are defaults, which
-    anything wins over (:mod:`.said`). ``planned_bytes``: what the job will read, as far as known: a
+    anything wins over (:mod:`.said`). ``planned_rows``: what the job will read, as far as known: a
     session on this machine alone is made for it.
 
     Raises UserError without Java or without the Spark extra."""
     require_spark()
     work = Path(tempfile.mkdtemp(prefix="tallymark-spark-"))
     try:
-        settings = all_settings(work, master, conf or {}, planned_bytes)
+        settings = all_settings(work, master, conf or {}, planned_rows)
         session = _start(app, log, settings, work)
         try:
             yield session
@@ -68,7 +68,7 @@ def spark_session(
 
 
 def all_settings(
-    work: Path, master: str | None, conf: Mapping[str, str], planned_bytes: int | None
+    work: Path, master: str | None, conf: Mapping[str, str], planned_rows: int | None
 ) -> dict[str, str]:
     """Every setting that the session is opened with. ``work``: a scratch folder."""
     given = dict(conf) | ({"spark.master": master} if master else {})
@@ -78,7 +78,7 @@ def all_settings(
     else:
         said = in_files_and_environment(os.environ, spark_home()) | given
         said.setdefault("spark.master", LOCAL)
-    size = local_size(planned_bytes, cores_here(), memory_here())
+    size = local_size(planned_rows, cores_here(), memory_here())
     return said | chosen(said, work, size, started=under_spark_submit())
 
 

@@ -1,4 +1,4 @@
-"""How large a session on this machine alone is made, by the bytes that its job will read. Pure.
+"""How large a session on this machine alone is made, by the records that its job will read. Pure.
 
 A job of seconds never earns back what the optimizing compiler and adaptive execution cost; one of
 minutes needs both.
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-SMALL_BYTES: Final = 1 << 30
+SMALL_ROWS: Final = 5_000_000
 """What two cores read in some seconds."""
+_HUGE_ROWS: Final = 200_000_000
 _GIB: Final = 1 << 30
 _CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
@@ -30,13 +31,13 @@ class LocalSize:
 SMALL: Final = LocalSize(heap_mb=1024, shuffle_partitions=2, optimize=False)
 
 
-def local_size(planned_bytes: int | None, cores: int, memory_bytes: int) -> LocalSize:
-    """``planned_bytes``: what the job will read, None when not known: then it counts as small.
+def local_size(planned_rows: int | None, cores: int, memory_bytes: int) -> LocalSize:
+    """``planned_rows``: what the job will read, None when not known: then it counts as small.
     ``memory_bytes``: of this machine; the heap takes at most a quarter of it, since the Python
     workers, which read and count, live beside it."""
-    if planned_bytes is None or planned_bytes < SMALL_BYTES:
+    if planned_rows is None or planned_rows < SMALL_ROWS:
         return SMALL
-    wanted = 2 * _GIB if planned_bytes < 32 * _GIB else 4 * _GIB
+    wanted = 2 * _GIB if planned_rows < _HUGE_ROWS else 4 * _GIB
     heap = max(_GIB, min(wanted, memory_bytes // 4))
     return LocalSize(heap // (1 << 20), max(2, 2 * cores), optimize=True)
 

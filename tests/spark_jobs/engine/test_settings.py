@@ -19,7 +19,7 @@ from tallymark_spark_jobs.engine.said import (
 )
 from tallymark_spark_jobs.engine.session import all_settings, spark_session
 from tallymark_spark_jobs.engine.settings import JAVA_OPTIONS, chosen, is_local
-from tallymark_spark_jobs.engine.sizing import SMALL, SMALL_BYTES, local_size
+from tallymark_spark_jobs.engine.sizing import SMALL, SMALL_ROWS, local_size
 
 GIB = 1 << 30
 WORK = Path("/tmp/work")
@@ -70,7 +70,7 @@ def test_java_gets_one_collector() -> None:
 
 
 def test_a_large_job_gets_the_optimizing_compiler_and_adaptive_execution() -> None:
-    large = chosen({}, WORK, local_size(100 * GIB, 8, 64 * GIB))
+    large = chosen({}, WORK, local_size(500_000_000, 8, 64 * GIB))
     assert large["spark.sql.adaptive.enabled"] == "true"
     assert large["spark.sql.shuffle.partitions"] == "16"
     assert large["spark.driver.memory"] == "4096m"
@@ -82,7 +82,7 @@ def test_a_heap_leaves_room_for_the_workers(planned: int | None, cores: int, mem
     size = local_size(planned, cores, memory)
     assert 1024 <= size.heap_mb <= max(1024, memory // 4 >> 20)
     assert size.shuffle_partitions >= 2
-    assert (size == SMALL) == (planned is None or planned < SMALL_BYTES)
+    assert (size == SMALL) == (planned is None or planned < SMALL_ROWS)
 
 
 def test_what_the_files_and_the_environment_say(tmp_path: Path) -> None:
