@@ -60,7 +60,7 @@ def _the_bar_follows_the_tasks(spark: Any, steps: Steps) -> None:
         seen = step.tasks
     assert seen[1] == 8
     assert 0 < seen[0] <= 8
-    assert step.done == 100 * seen[0]
+    assert 100 * seen[0] <= step.done <= 800
 
 
 def test_a_permanent_error_ends_the_job_at_once(tmp_path: Path) -> None:
