@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import Any, Final
 
 from tallymark.client import Admin, Producer
@@ -25,6 +26,7 @@ from tallymark_audit.reporters.lake.commit_events import EventSize, TableIdentit
 from tallymark_audit.reporters.lake.tallies import LakeCommit
 
 REQUEST_MS: Final = 10_000
+CLOSING_SECONDS: Final = 1.0
 AT_ONCE: Final = 200
 """Events under way: some tens of megabytes."""
 
@@ -69,9 +71,10 @@ class LakeReports(ClosedByWith):
         return confirmed
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect. What was not acknowledged is given up: it can be sent again."""
         if self._producer is not None:
-            self._producer.close(timeout=REQUEST_MS / 1000)
+            with suppress(TallymarkError):
+                self._producer.close(timeout=CLOSING_SECONDS)
             self._producer = None
 
     def _report(self, commit: LakeCommit, after: int, timeout: float) -> None:
@@ -111,6 +114,10 @@ class LakeReports(ClosedByWith):
             with Admin(**self._connection, request_timeout_ms=REQUEST_MS) as admin:
                 admin.create_topic(AUDIT_TOPIC, 1, topic_configs(self._retention_ms))
             self._producer = Producer(
-                **self._connection, client_id="tallymark-audit-lake", audit=False, acks="all"
+                **self._connection,
+                client_id="tallymark-audit-lake",
+                audit=False,
+                acks="all",
+                max_block_ms=REQUEST_MS,
             )
         return self._producer
