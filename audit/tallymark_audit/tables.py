@@ -10,6 +10,7 @@ from rich.table import Table
 
 from tallymark.untrusted import escaped
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State
+from tallymark_audit.model.cells import LAKE
 from tallymark_audit.model.hashing import BLOCK
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.repeats import sequences_of
@@ -160,9 +161,17 @@ def _side_table(title: str, rows: Sequence[Row]) -> Table:
             plain(row["instance"]),
             str(row["partition"]),
             str(row["count"]),
-            _ranges(sequences),
+            _ranges(sequences) + _of_lake(row),
         )
     return table
+
+
+def _of_lake(row: Row) -> str:
+    """Of the lake, which commit brought the rows, and what went to the quarantine with it."""
+    if row.get("tier") != LAKE:
+        return ""
+    aside = f", quarantined {_ranges(row['failed'])}" if row["failed"] else ""
+    return f" in version {row['part']}{aside}"
 
 
 def _ranges(flat: Sequence[int]) -> str:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from judged_world import heartbeats, publisher, steady, world_in
+from memory_lake import MemoryLake
 from rich.console import Console
 from sqlalchemy.exc import OperationalError
 
-from tallymark.deployment import Deployment
+from tallymark.deployment import Deployment, LakeSettings
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
@@ -287,3 +289,32 @@ def test_a_store_that_is_away_is_told_to_a_person_too(
     assert client.get("/").json() == {
         "detail": "the audit store cannot be read now: disk I/O error"
     }
+
+
+def test_the_hop_into_the_lake_is_shown_with_its_commits(tmp_path: Path) -> None:
+    """A lost row, a row in quarantine, and which version of the table brought the others."""
+    with world_in(tmp_path, lake=LakeSettings()) as world:
+        one = publisher(world, "dc1", b"a")
+        lake = MemoryLake(world.clusters["aggregate"], 1000)
+        steady(world, one, ms=1000)
+        lake.report(lake.load(world.now, lose={3}, quarantine={5}), world.now)
+        heartbeats(world, one)
+        window = min(world.states("aggregate-to-lake"))
+        client = TestClient(create_app(world.deployment, world.store))
+        assert "aggregate-to-lake" in client.get("/").text
+        place = {"edge": "aggregate-to-lake", "topic": "t", "window": window}
+        page = client.get("/window", params=place)
+        assert page.status_code == 200
+        text = text_of(page.text)
+        with world.store.read() as connection:
+            found = window_evidence.evidence(connection, "aggregate-to-lake", "t", window)
+        drawn = io.StringIO()
+        for table in evidence_tables(found):
+            Console(file=drawn, width=300).print(table)
+    assert "what the commits of the load brought" in text
+    assert f"{lake.who.reporter}, version 3" in text
+    assert "quarantined 5" in text
+    assert "aggregate t-0, offsets 3–3" in text
+    assert "Nothing is copied into a lake" in text
+    assert "--apply" not in text
+    assert "in version 3, quarantined 5" in drawn.getvalue()

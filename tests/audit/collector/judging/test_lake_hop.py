@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from judged_world import W, World, heartbeats, publisher, steady, world_in
 from memory_lake import MemoryLake
 
 from tallymark.deployment import LakeSettings
+from tallymark_audit.cli import command
 from tallymark_audit.collector.judging import hop_loop
 from tallymark_audit.judge.states import State
 from tallymark_audit.judge.windows import judge_windows
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
-from tallymark_audit.repair import make_repair_plan
+from tallymark_audit.repair import make_repair_plan, reloads_of
 from tallymark_audit.store.counted import claims
 from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.testing import Told
@@ -278,3 +280,30 @@ def test_nothing_of_the_lake_is_on_the_data_topics(world: World) -> None:
     before = world.clusters["aggregate"].log(AUDIT_TOPIC).end
     loaded(world, lake)
     assert world.clusters["aggregate"].log(AUDIT_TOPIC).end == before + 1
+
+
+def test_a_scheduler_waits_for_the_lake(world: World, tmp_path: Path) -> None:
+    """``tallymark audit wait`` gates on the hop as on any other."""
+    one, lake = publisher(world, "dc1", b"a"), lake_of(world)
+    steady(world, one)
+    heartbeats(world, one)
+    place = ["--settings", str(tmp_path / "tallymark.toml"), "--edge", EDGE, "--topic", "t"]
+    gate = ["wait", *place, "--through", "13000", "--timeout", "1s"]
+    assert CliRunner().invoke(command, gate).exit_code == 4
+    loaded(world, lake)
+    heartbeats(world, one)
+    assert CliRunner().invoke(command, gate).exit_code == 0
+
+
+def test_repair_names_the_offsets_that_are_to_be_loaded_again(world: World, tmp_path: Path) -> None:
+    one, lake = publisher(world, "dc1", b"a"), lake_of(world)
+    steady(world, one, ms=1000)
+    loaded(world, lake, lose={3, 4})
+    heartbeats(world, one)
+    place = ["--settings", str(tmp_path / "tallymark.toml"), "--edge", EDGE, "--json"]
+    done = CliRunner().invoke(command, ["repair", *place])
+    assert "run the load job once more for aggregate t-0 offsets 3-4" in done.output
+    with world.store.read() as connection:
+        plan = make_repair_plan(connection, derive_edges(world.deployment), world.now, edge=EDGE)
+    (again,) = reloads_of(plan.items)
+    assert (again.cluster, again.topic, str(again.offsets[0])) == ("aggregate", "t", "3-4")
