@@ -302,7 +302,7 @@ def test_the_hop_into_the_lake_is_shown_with_its_commits(tmp_path: Path) -> None
         window = min(world.states("aggregate-to-lake"))
         client = TestClient(create_app(world.deployment, world.store))
         assert "aggregate-to-lake" in client.get("/").text
-        place = {"edge": "aggregate-to-lake", "topic": "t", "window": window}
+        place = {"edge": "aggregate-to-lake", "topic": "t", "window": str(window)}
         page = client.get("/window", params=place)
         assert page.status_code == 200
         text = text_of(page.text)
