@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -129,6 +130,13 @@ def compact_command(
     type=click.IntRange(1),
     help="Files that are younger stay: longer than any load takes.",
 )
+@click.option(
+    "--history-days",
+    default=365,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Iceberg: versions that are older are forgotten first, and what they had counted.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @_as_json
 def sweep_command(
@@ -136,13 +144,18 @@ def sweep_command(
     cluster: str | None,
     topic: str | None,
     hours: int,
+    history_days: int,
     dry_run: bool,
     as_json: bool,
 ) -> None:
     """Delete files that no version of a table names: those of tasks that died."""
+    from tallymark_spark_jobs.lake.committing import Raced
     from tallymark_spark_jobs.lake.sweep import sweep
 
     for name, table in _tables(_lake(settings), cluster, topic):
+        if not dry_run:
+            with suppress(Raced):  # it is done the next time
+                table.forget(history_days)
         swept = sweep(table, hours * _HOUR_MS, dry_run=dry_run)
         told = {"table": name, "files": list(swept.files), "bytes": swept.bytes}
         verb = "would be deleted" if dry_run else "deleted"

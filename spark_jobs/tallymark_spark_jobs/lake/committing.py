@@ -109,6 +109,11 @@ class CommittedTable(ABC, Generic[S]):
     def own_file(self, path: str) -> bool:
         """Whether the file belongs to the format itself."""
 
+    def forget(self, days: int) -> int:
+        """Let go of versions that are older, with their tallies, where the format does not do it by
+        itself; how many. Rows and offsets stay. Raced: another writer was faster."""
+        return 0
+
     def heads(self) -> Iterator[Version]:
         """Every version with a head that the table has, also those it was rolled back from."""
         return self.versions()

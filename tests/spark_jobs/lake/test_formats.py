@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake_rows import HOUR_US, ROWS, append, held, key, load, once, tally
+from lake_rows import HOUR_US, PLACE, ROWS, append, held, key, load, once, tally
 
 from tallymark.errors import UserError
 from tallymark_spark_jobs.lake.committing import Change, CommittedTable
 from tallymark_spark_jobs.lake.compaction import compact
 from tallymark_spark_jobs.lake.opening import Lake
-from tallymark_spark_jobs.lake.table import Append, Conflict, Manifest, OffsetRange, Refused
+from tallymark_spark_jobs.lake.table import (
+    Append,
+    Conflict,
+    DataFile,
+    Manifest,
+    OffsetRange,
+    Refused,
+)
 
 
 def test_the_port_imports_no_table_format() -> None:
@@ -227,3 +234,32 @@ def test_an_iceberg_lake_in_an_object_store_needs_a_catalogue() -> None:
     table = Lake("s3://bucket/lake", "iceberg").table("dc1", "page-views")
     with pytest.raises(UserError, match="need a catalogue"):
         table.open()
+
+
+def test_iceberg_forgets_old_snapshots_and_no_rows(tmp_path: Path, monkeypatch: Any) -> None:
+    """Each version of the metadata lists all snapshots: with a load a minute it would grow by two
+    megabytes a day."""
+    table = Lake(str(tmp_path), "iceberg").table("dc1", "page-views")
+    for end in (10, 20, 30):
+        load(table, 0, end)
+    assert table.forget(1) == 0
+    assert len(list(table.history())) == 3
+    assert table.forget(0) == 2
+    assert [commit.rows for commit in table.history()] == [10]
+    assert table.offsets(table.open())[key(0)] == 30
+    assert held(table.location, table.open()) == once((0, 0, 30))
+    load(table, 0, 40)
+    assert held(table.location, table.open()) == once((0, 0, 40))
+
+
+def test_iceberg_joins_its_manifests(tmp_path: Path) -> None:
+    """A manifest a commit: a table that is loaded every hour had 8,760 of them after a year, and
+    every reader read them all."""
+    table = Lake(str(tmp_path), "iceberg").table("dc1", "page-views")
+    for end in range(1, 121):
+        span = OffsetRange(key(0), end - 1, end)
+        file = DataFile(f"{PLACE.folder}/{end}.parquet", PLACE, 1, 100)
+        table.commit(table.open(), Append("job", (span,), (Manifest(span, (file,), 1),), ROWS))
+    handle = table.open().handle
+    assert len(handle.current_snapshot().manifests(handle.io)) < 100
+    assert len(list(table.open().files())) == 120

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
@@ -53,6 +53,14 @@ class DeltaSnapshot:
 
     version: int
     handle: Handle | None
+    known: dict[PartitionKey, int | None] = field(default_factory=dict, compare=False, repr=False)
+    """Offsets that were looked up: half a millisecond each, and a topic may have thousands."""
+
+    def loaded(self, key: PartitionKey) -> int | None:
+        """The end of what is loaded of a partition."""
+        if key not in self.known and self.handle is not None:
+            self.known[key] = self.handle.transaction_version(_loaded(key))
+        return self.known.get(key)
 
     def files(self) -> tuple[DataFile, ...]:
         """The files of this version."""
@@ -240,8 +248,7 @@ class _Offsets(Mapping[PartitionKey, int]):
         self._snapshot = snapshot
 
     def __getitem__(self, key: PartitionKey) -> int:
-        handle = self._snapshot.handle
-        loaded = handle.transaction_version(_loaded(key)) if handle else None
+        loaded = self._snapshot.loaded(key)
         if loaded is None:
             raise KeyError(key)
         return loaded

@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -59,6 +60,7 @@ OFFSETS: Final = f"{KEY}.offsets"
 _SETTINGS: Final = {
     "format-version": "2",
     TableProperties.COMMIT_NUM_RETRIES: "0",
+    "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
@@ -176,7 +178,7 @@ class IcebergTable(CommittedTable[IcebergSnapshot]):
                     {OFFSETS: _offsets_out(handle.metadata.next_sequence_number(), ends)}
                 )
             update = made.update_snapshot(summary)
-            with update.overwrite() if change.removed else update.fast_append() as files:
+            with update.overwrite() if change.removed else update.merge_append() as files:
                 for file in change.added:
                     files.append_data_file(to_iceberg(file, self.storage, handle.metadata))
                 gone = {file.path for file in change.removed}
@@ -191,6 +193,24 @@ class IcebergTable(CommittedTable[IcebergSnapshot]):
         for each in handle.metadata.snapshots if handle else ():
             if each.summary and (head := each.summary.additional_properties.get(KEY)):
                 yield Version(each.sequence_number or 0, each.timestamp_ms, head)
+
+    def forget(self, days: int) -> int:
+        """Every version of the table's metadata lists all snapshots, so old ones are let go."""
+        handle = self.open().handle
+        newest = handle.current_snapshot() if handle else None
+        if handle is None or newest is None:
+            return 0
+        border = datetime.now(UTC) - timedelta(days=days)
+        old = [
+            each.snapshot_id
+            for each in handle.metadata.snapshots
+            if each.timestamp_ms < border.timestamp() * 1000 and each is not newest
+        ]
+        if old:
+            handle.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
+            with self._errors(), self._raced():
+                handle.maintenance.expire_snapshots().by_ids(old).commit()
+        return len(old)
 
     def named_files(self, paths: Iterable[str], grace_ms: int) -> set[str]:
         """Those of every snapshot that the table has, however old."""

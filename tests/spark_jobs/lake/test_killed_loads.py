@@ -1,0 +1,70 @@
+"""Loaders that are killed at any moment lose nothing and repeat nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lake_rows import held, key, once
+
+from tallymark_spark_jobs.lake.compaction import compact
+from tallymark_spark_jobs.lake.opening import Lake
+
+pytestmark = pytest.mark.process
+
+PROGRAM = """
+import sys
+sys.path[:0] = sys.argv[3].split(":")
+from lake_rows import append, key
+from tallymark_spark_jobs.lake.opening import Lake
+from tallymark_spark_jobs.lake.table import Conflict, OffsetRange
+table = Lake(sys.argv[1], sys.argv[2]).table("dc1", "page-views")
+print("ready", flush=True)
+while True:
+    snapshot = table.open()
+    offsets = table.offsets(snapshot)
+    spans = [OffsetRange(key(n), at := offsets.get(key(n), 0), at + 5) for n in range(2)]
+    try:
+        table.commit(snapshot, append(table.location, *spans))
+    except Conflict:
+        pass
+"""
+
+
+def test_loaders_that_are_killed(lake: Lake) -> None:
+    """Two at a time on the same partitions, each killed after a moment: while it lands, while it
+    commits, or in between. A compaction runs beside them."""
+    chance = random.Random(7)
+    path = ":".join(entry for entry in sys.path if entry)
+    arguments = [sys.executable, "-c", PROGRAM, lake.path, lake.format, path]
+    table = lake.table("dc1", "page-views")
+    for _ in range(5):
+        running = [subprocess.Popen(arguments, stdout=subprocess.PIPE) for _ in range(2)]
+        try:
+            for each in running:
+                assert each.stdout is not None
+                assert each.stdout.readline() == b"ready\n"
+            time.sleep(chance.uniform(0.05, 0.6))
+            if table.open().version > 0:
+                compact(table, 1 << 20, job="job")
+        finally:
+            for each in running:
+                os.kill(each.pid, signal.SIGKILL)
+                each.communicate()
+    for _ in range(50):  # what a killed process left locked is free again
+        newest = table.open()
+        if table.offsets(newest).get(key(0), 0):
+            break
+        time.sleep(0.1)
+    ends = [table.offsets(newest)[key(number)] for number in range(2)]
+    assert min(ends) >= 5
+    assert held(table.location, newest) == once((0, 0, ends[0]), (1, 0, ends[1]))
+    assert sum(one.rows for one in table.history() if one.operation == "load") == sum(ends)
+    assert all(len(one.tallies) == 4 for one in table.history() if one.operation == "load")
+    assert Path(table.location).is_dir()
