@@ -28,7 +28,7 @@ import sysconfig
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -68,7 +68,7 @@ def main() -> None:
     print(f"{given.archive}: {megabytes:.0f} MB; for --archives {given.archive.name}#environment")
 
 
-def lay_out(place: Path, extras: Iterable[str]) -> None:
+def lay_out(place: Path, extras: Collection[str]) -> None:
     """The whole Python, below ``place``."""
     packages = _interpreter(place) / "site-packages"
     for name in needed("tallymark", extras):
@@ -105,9 +105,12 @@ def pack(place: Path, archive: Path, level: int) -> None:
             tar.add(each, each.name, filter=anonymous)  # sorts what is below
 
 
-def needed(package: str, extras: Iterable[str]) -> list[str]:
+def needed(package: str, extras: Collection[str]) -> list[str]:
     """The packages that ``package`` with these extras needs here, and what these need in turn,
-    without itself and what Spark brings."""
+    without itself and what Spark brings. SystemExit names an extra that there is none of."""
+    unknown = set(extras) - set(metadata.metadata(package).get_all("Provides-Extra") or ())
+    if unknown:
+        raise SystemExit(f"{package} has no extra {', '.join(sorted(unknown))}")
     found: set[str] = set()
     waiting = [(package, frozenset(extras))]
     while waiting:
