@@ -13,7 +13,8 @@ copies of what was passed on before have no name then.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from tallymark.client.producing.stamps import STAMP_HEADER
 from tallymark_audit.model.cells import Block, CellKey
 from tallymark_spark_jobs.counting.cell_runs import CellRun, GrowingCell
+from tallymark_spark_jobs.counting.compiled.kernel import KERNEL, StripCutter
 from tallymark_spark_jobs.counting.digests import BITS, folded_ranges, seed_of
 from tallymark_spark_jobs.counting.identities import LEAST_DATA, NO_STAMP, Identity, Integers
 from tallymark_spark_jobs.counting.intervals import levels
@@ -36,6 +38,9 @@ MOST_RANGES: Final = 100_000
 AT_ONCE: Final = 16_384
 """So many records are cut into strips at once, and the rest of a batch."""
 _ALWAYS: Final = (-(1 << 63), 1 << 63)
+
+
+_Cut = Callable[..., tuple[list[Strip], list[Identity]]]
 
 
 class PieceLike(Protocol):
@@ -70,6 +75,7 @@ class CellCounter:
         self._waiting = _Waiting()
         self._cells: dict[tuple[CellKey, bool], GrowingCell] = {}
         self._ranges = 0
+        self._cutter: StripCutter | None = None
 
     @property
     def full(self) -> bool:
@@ -85,13 +91,19 @@ class CellCounter:
     def add_table(self, table: TableLike) -> None:
         """Count the records of a table, which may change after that."""
         self._flush()
-        self._count(records_of(table, self._contents))
+        if not KERNEL.ready():
+            KERNEL.warm()
+            self._count(partial(cut, records_of(table, self._contents)))
+            return
+        if self._cutter is None:
+            self._cutter = StripCutter()
+        self._count(partial(self._cutter.cut, table, contents=self._contents))
 
-    def _count(self, records: Records) -> None:
-        strips, senders = cut(records, self._window_ms, self._times)
+    def _count(self, cutter: _Cut) -> None:
+        strips, senders = cutter(self._window_ms, self._times, straight=False)
         cells = self._cells_of(strips, senders)
         if self._goes_back(strips, cells):
-            strips, senders = cut(records, self._window_ms, self._times, straight=True)
+            strips, senders = cutter(self._window_ms, self._times, straight=True)
             cells = self._cells_of(strips, senders)
         for strip, cell in zip(strips, cells, strict=True):
             self._ranges += cell.add(strip)
@@ -131,7 +143,7 @@ class CellCounter:
         if self._waiting.count:
             records = self._waiting.records()
             self._waiting = _Waiting()
-            self._count(records)
+            self._count(partial(cut, records))
 
     def _cells_of(self, strips: Sequence[Strip], senders: Sequence[Identity]) -> list[GrowingCell]:
         """The cell of each strip."""
@@ -141,7 +153,7 @@ class CellCounter:
             name = strip[:3]
             cell = here.get(name)
             if cell is None:
-                sender, window, aborted = name
+                sender, window, aborted = strip.sender, strip.window, bool(strip.aborted)
                 if sender > NO_STAMP:
                     partition, instance, server = senders[sender]
                     key = CellKey(self._topic, partition, window, server, instance)

@@ -123,7 +123,7 @@ def _senders(
     first = starts[firsts]
     bounds = (at[first], number[first], server[first], stop[first])
     return sender, [
-        _identity(bytes(view[a + 1 : b]), bytes(view[c:d]))
+        identity_of(bytes(view[a + 1 : b]), bytes(view[c:d]))
         for a, b, c, d in zip(*(one.tolist() for one in bounds), strict=True)
     ]
 
@@ -173,9 +173,10 @@ def _alike(parts: list[Words]) -> tuple[Integers, Integers]:
 
 
 @lru_cache(maxsize=8192)
-def _identity(head: bytes, server: bytes) -> Identity | None:
-    """``head``: instance and partition, as a stamp has them. A server with a NUL, which no column
-    of text holds, makes a stamp unreadable, as it does for the collector."""
+def identity_of(head: bytes, server: bytes) -> Identity | None:
+    """The sender; None: a server cannot have that name. ``head``: instance and partition, as a
+    stamp has them. A server with a NUL, which no column of text holds, makes a stamp unreadable, as
+    it does for the collector."""
     if len(server) > MAX_SERVER_BYTES or 0 in server:
         return None
     try:
