@@ -49,6 +49,7 @@ class _Options(SparkOptions):
     report: Path | None
     repair_plan: Path | None
     dry_run: bool
+    trust_load_counts: bool
 
 
 @click.command("reconcile")
@@ -107,6 +108,12 @@ class _Options(SparkOptions):
     help="Write what is to be copied again, for: tallymark audit repair --apply --plan FILE.",
 )
 @click.option(
+    "--trust-load-counts",
+    is_flag=True,
+    help="Do not count again what loads into the lake have counted; what is not complete by their"
+    " counts is counted all the same.",
+)
+@click.option(
     "--dry-run", is_flag=True, help="Show what would be read and how long it takes, without Spark."
 )
 def reconcile(**given: Unpack[_Options]) -> None:
@@ -152,7 +159,14 @@ def _job(given: _Options) -> Job:
     limits = given["start"], given["end"], given["everything"]
     period = parse_period(*limits, window_ms, now_ms(), given["recheck_days"])
     lateness_ms = deployment.audit.settle_max_ms
-    return Job(deployment, period, given["topics"], given["wait"], lateness_ms)
+    return Job(
+        deployment,
+        period,
+        given["topics"],
+        given["wait"],
+        lateness_ms,
+        trust_load_counts=given["trust_load_counts"],
+    )
 
 
 def run(job: Job, engine: Engine, steps: Steps) -> Outcome:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tallymark_audit.model.cells import FOREVER
+from tallymark_spark_jobs.counting.tally import CellTally
 from tallymark_spark_jobs.reconcile.judging.groups import Judged, Shared, judge_group
 from tallymark_spark_jobs.reconcile.judging.in_tasks import judge_in_tasks, span_of
 from tallymark_spark_jobs.reconcile.reading import count_tasks
@@ -24,7 +26,10 @@ from tallymark_spark_jobs.reconcile.reading.count_tasks import (
     SpanNote,
     count_frame,
     exactly,
+    notes_of,
     read_rows,
+    rows_of,
+    schema,
 )
 from tallymark_spark_jobs.reconcile.reading.damages import expired
 from tallymark_spark_jobs.reconcile.reading.read_plan import ReadPlan, plan_of
@@ -52,6 +57,8 @@ class Work:
     period: Period
     plan: ReadPlan
     reports: ReadPlan
+    given: tuple[Seen, ...] = ()
+    """What was counted before, and is not read again."""
     _claim_rows: DataFrame | None = None
     _cells: DataFrame | None = None
     _seen: list[Seen] = field(default_factory=list[Seen])
@@ -60,7 +67,7 @@ class Work:
     @property
     def is_small(self) -> bool:
         """Whether the driver can hold all tallies, whatever they are."""
-        return self.plan.offsets <= self.job.small
+        return self.plan.offsets + len(self.given) <= self.job.small
 
     @property
     def parallelism(self) -> int:
@@ -78,15 +85,19 @@ class Work:
 
     def count(self) -> list[SpanNote]:
         """Count the planned spans; what tasks met in them."""
-        if not self.plan.spans:
-            return []
-        frame = count_frame(self.spark, self.plan, self._how(), self.parallelism)
+        self._notes = notes_of(self.given)
         if self.is_small:
-            counted = read_rows(frame.toArrow())
-            self._seen, self._notes = counted.seen, counted.notes
-        else:
-            self._cells = _kept(frame)
-            self._notes = _notes(self._cells)
+            self._seen = list(self.given)
+            if self.plan.spans:
+                counted = read_rows(self._counted(self.plan).toArrow())
+                self._seen += counted.seen
+                self._notes += counted.notes
+            return self._notes
+        frames = [self._counted(self.plan)] if self.plan.spans else []
+        if self.given:
+            frames.append(self._given())
+        self._cells = _kept(reduce(lambda one, other: one.unionByName(other), frames))
+        self._notes += _notes(self._cells)
         return self._notes
 
     def judge(self, shared: Shared, family: Mapping[str, str]) -> Judged:
@@ -123,6 +134,18 @@ class Work:
         for frame in (self._cells, self._claim_rows):
             if frame is not None:
                 frame.unpersist()
+
+    def _counted(self, plan: ReadPlan) -> DataFrame:
+        return count_frame(self.spark, plan, self._how(), self.parallelism)
+
+    def _given(self) -> DataFrame:
+        import pyarrow as pa
+
+        by_cluster: dict[str, list[CellTally]] = {}
+        for cluster, tally, _ in self.given:
+            by_cluster.setdefault(cluster, []).append(tally)
+        batches = [row for name, some in by_cluster.items() for row in rows_of(name, some)]
+        return self.spark.createDataFrame(pa.Table.from_batches(batches, schema()))
 
     def _how(self) -> Counting:
         audit = self.job.deployment.audit

@@ -11,7 +11,7 @@ with many ranges are compared by their digests before their ranges are read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from tallymark_spark_jobs.reconcile.judging.spark_facts import Facts
 from tallymark_spark_jobs.reconcile.outcome import Outcome, idle_through
 from tallymark_spark_jobs.reconcile.reading.claims import FEW_EVENTS, Claims, claims_by_client
 from tallymark_spark_jobs.reconcile.reading.damages import damaged, expired, joined
+from tallymark_spark_jobs.reconcile.reading.loaded_counts import LoadedCounts, loaded_counts
 from tallymark_spark_jobs.reconcile.reading.read_plan import (
     Bounds,
     ReadPlan,
@@ -54,7 +55,8 @@ class Job:
     """What to reconcile. ``topics``: a regular expression that narrows the deployment's own.
     ``wait_seconds``: how long to wait, at most, for windows to settle. ``lateness_ms``: how far
     behind the period logs are read, see :class:`~.reading.read_plan.Bounds`; None: to their ends.
-    ``small``: up to so many offsets are judged on the driver."""
+    ``small``: up to so many offsets are judged on the driver. ``trust_load_counts``: see
+    :mod:`~.reading.loaded_counts`."""
 
     deployment: Deployment
     period: Period
@@ -62,17 +64,20 @@ class Job:
     wait_seconds: float = 0.0
     lateness_ms: int | None = None
     small: int = SMALL
+    trust_load_counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What one look is for. ``windows``: only these; None: all of the period. ``topics``: only
-    these, by any name that a cluster has for them. ``to_the_end``: read all that lies behind."""
+    these, by any name that a cluster has for them. ``to_the_end``: read all that lies behind.
+    ``distrust``: count all of it, whatever loads have counted."""
 
     period: Period
     windows: frozenset[EdgeWindow] | None = None
     topics: frozenset[str] | None = None
     to_the_end: bool = False
+    distrust: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,9 @@ def look(spark: SparkSession, job: Job, store: Store, steps: Steps, ask: Ask) ->
     bounds = Bounds(ask.period, None if ask.to_the_end else job.lateness_ms, newest(changed))
     plan = read_plan(clusters, bounds)
     names = ", ".join(cluster.name for cluster in clusters)
-    work = counting_pass.Work(spark, job, ask.period, plan, reports)
+    loaded = _loaded(job, ask, plan)
+    plan = loaded.plan
+    work = counting_pass.Work(spark, job, ask.period, plan, reports, loaded.seen)
     try:
         with steps.step("claims", f"reading {reports.offsets:,} audit events", reports.offsets):
             claims = (
@@ -127,8 +134,24 @@ def look(spark: SparkSession, job: Job, store: Store, steps: Steps, ask: Ask) ->
         damaged=tuple(shared.facts.damaged),
         edges=shared.edges,
         unread=plan.unread,
+        notes=tuple(_trusted(loaded)),
     )
     return Sight(outcome, family)
+
+
+def _loaded(job: Job, ask: Ask, plan: ReadPlan) -> LoadedCounts:
+    """The plan, without what loads have counted if they are to be trusted."""
+    if not job.trust_load_counts or ask.distrust or ask.to_the_end:
+        return LoadedCounts(plan)
+    return loaded_counts(job.deployment, plan, ask.period)
+
+
+def _trusted(loaded: LoadedCounts) -> Iterator[str]:
+    if loaded.offsets:
+        yield (
+            f"{loaded.offsets:,} offsets were not counted again: their counts are those of the "
+            "load (--trust-load-counts)"
+        )
 
 
 def _narrowed(clusters: Sequence[ClusterSurvey], ask: Ask) -> list[ClusterSurvey]:

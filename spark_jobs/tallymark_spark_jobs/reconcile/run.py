@@ -101,6 +101,10 @@ class _Looks:
 
     def next(self, steps: Steps) -> Ask | None:
         """What to look at again, after a pause if that is needed; None: nothing."""
+        doubted = self._doubted()
+        if doubted:
+            steps.say("not all is complete by the counts of the load: counting that again")
+            return self._ask(doubted)
         behind = self._lying_behind()
         if behind:
             steps.say("some messages are missing: reading on behind the period")
@@ -145,6 +149,14 @@ class _Looks:
             unread=unread,
         )
 
+    def _doubted(self) -> set[EdgeWindow]:
+        """After the first look: what is wrong by the counts of a load. These show only what is
+        complete."""
+        if self.later or not self.job.trust_load_counts:
+            return set()
+        wrong = {key for key, one in self.verdicts.items() if one.state is not State.COMPLETE}
+        return {key for key in wrong if self.verdicts[key].state not in EARLY}
+
     def _lying_behind(self) -> set[EdgeWindow]:
         """Windows that lack messages of topics whose logs were not read to their ends: records may
         have come later than expected, out of a mirror that had stopped for instance."""
@@ -168,7 +180,7 @@ class _Looks:
         period = Period(min(starts), end)
         if min(starts) < 0:
             period = Period(None, end)
-        return Ask(period, wanted, frozenset(topics | names), again)
+        return Ask(period, wanted, frozenset(topics | names), again, distrust=True)
 
 
 def _key(verdict: Verdict) -> EdgeWindow:

@@ -41,9 +41,9 @@ def looks(monkeypatch: pytest.MonkeyPatch, states: list[State], period: Period) 
     return at
 
 
-def run(tmp_path: Path, period: Period, wait: float) -> tuple[Outcome, list[Any]]:
+def run(tmp_path: Path, period: Period, wait: float, **more: Any) -> tuple[Outcome, list[Any]]:
     deployment = Deployment(data_dir=tmp_path, audit=AuditSettings(settle_min_ms=SETTLE_MS))
-    job = Job(deployment, period, wait_seconds=wait)
+    job = Job(deployment, period, wait_seconds=wait, **more)
     with open_store(deployment.audit_store) as store:
         outcome = reconcile(cast(Any, None), job, store, Steps(lambda text: None))
         with store.read() as connection:
@@ -156,6 +156,35 @@ def test_messages_that_are_missing_are_looked_for_behind_the_period(
     outcome, _ = run(tmp_path, Period(0, 3 * W), 0)
     assert len(asked) == 2
     assert asked[1] == Ask(
-        Period(W, 2 * W), frozenset({(EDGE, "t", W)}), frozenset({"t", "dc1.t"}), to_the_end=True
+        Period(W, 2 * W),
+        frozenset({(EDGE, "t", W)}),
+        frozenset({"t", "dc1.t"}),
+        to_the_end=True,
+        distrust=True,
     )
+    assert outcome.state is Exit.COMPLETE
+
+
+def test_what_is_wrong_by_the_counts_of_a_load_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load may have lost what it did not count, and then both would be wrong alike."""
+    asked: list[Ask] = []
+
+    def look(_spark: object, _job: object, _store: object, _steps: object, ask: Ask) -> Sight:
+        asked.append(ask)
+        states = {0: State.COMPLETE, W: State.COMPLETE if ask.distrust else State.LOSS}
+        verdicts = tuple(
+            Verdict(EDGE, "t", at, state, 1)
+            for at, state in states.items()
+            if ask.windows is None or (EDGE, "t", at) in ask.windows
+        )
+        return Sight(Outcome(ask.period, 100, verdicts, {}, {}, idle=False))
+
+    monkeypatch.setattr(module, "look", look)
+    outcome, _ = run(tmp_path, Period(0, 3 * W), 0, trust_load_counts=True)
+    assert [(one.windows, one.distrust) for one in asked] == [
+        (None, False),
+        (frozenset({(EDGE, "t", W)}), True),
+    ]
     assert outcome.state is Exit.COMPLETE

@@ -218,6 +218,15 @@ def _note_row(note: SpanNote) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema())
 
 
+def notes_of(seen: Iterable[Seen]) -> list[SpanNote]:
+    """What tasks would have noted that counted these, of each partition."""
+    found: dict[tuple[str, str, int], list[CellTally]] = {}
+    for cluster, tally, _ in seen:
+        place = cluster, tally.key.topic, tally.first_partition
+        found.setdefault(place, []).append(tally)
+    return [_noted(SpanNote(*place, 0, 0), tallies) for place, tallies in found.items()]
+
+
 @dataclass(slots=True)
 class Counted:
     """The rows of a look, read again. ``seen`` is filled on the driver for small looks only."""

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from tallymark.client import SimpleConsumer, TopicInfo
 from tallymark.client.core.security.deployment import ConnectionSettings
 from tallymark.errors import TallymarkError, UserError
+from tallymark.protocol.schema import ZERO_UUID
 from tallymark_spark_jobs.reconcile.reading.survey import TIMEOUT_MS, ClusterSurvey
 from tallymark_spark_jobs.reconcile.shapes.period import Period
 from tallymark_spark_jobs.reconcile.shapes.resolve import Stretch
@@ -177,5 +178,6 @@ def _spans(
             at = consumer.offset_for_time(topic.name, partition, until)
             stop = end if at is None else min(end, at)
         epoch = consumer.leader_epoch(topic.name, partition)
-        span = Span(topic.name, partition, begin, max(begin, stop), str(topic.topic_id), epoch)
+        known = "" if topic.topic_id == ZERO_UUID else str(topic.topic_id)
+        span = Span(topic.name, partition, begin, max(begin, stop), known, epoch)
         yield span, end
