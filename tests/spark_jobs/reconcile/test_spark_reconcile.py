@@ -21,6 +21,7 @@ from tallymark.protocol.records.batch import Record
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.repair import read_plan
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.store import open_store
 from tallymark_audit.store.reading import queries
@@ -237,7 +238,9 @@ def test_the_command_prints_the_table_and_returns_three(
     settings.write_text(dump_toml(stack.deployment))
     result, page = tmp_path / "result.json", tmp_path / "report.html"
     arguments = ["--settings", str(settings), "--topic", "metr.*"]
+    plan, text = tmp_path / "plan.json", tmp_path / "report.md"
     everything = [*arguments, "--all", "--json", str(result), "--report", str(page)]
+    everything += ["--repair-plan", str(plan)]
     shown = CliRunner().invoke(command, everything)
     assert shown.exit_code == Exit.DISCREPANCIES
     assert f"{len(stack.lost)} missing" in shown.stdout
@@ -246,6 +249,19 @@ def test_the_command_prints_the_table_and_returns_three(
     assert "looking for what is missing in dc1" in shown.stderr
     assert json.loads(result.read_text())["exit"] == Exit.DISCREPANCIES
     assert "DISCREPANCIES" in page.read_text()
+    items = read_plan(plan).items
+    assert sum(item.count for item in items) == len(stack.lost)
+    again = CliRunner().invoke(command, [*arguments, "--all", "--report", str(text)])
+    assert again.exit_code == Exit.DISCREPANCIES
+    markdown = text.read_text()
+    assert "| dc1-to-aggregate | metrics |" in markdown
+    assert f"{len(stack.lost)} missing" in markdown
+    assert markdown.count("```") % 2 == 0
+    dry = CliRunner().invoke(command, [*arguments, "--all", "--dry-run", "--json"])
+    assert dry.exit_code == 0
+    told = json.loads(dry.stdout)
+    assert told["offsets"] == 8 * EACH - len(stack.lost) + len(stack.repeated)
+    assert {one["cluster"] for one in told["ranges"]} == set(CLUSTERS)
     # A range before all of it, for which the closed producers vouch.
     empty = CliRunner().invoke(command, [*arguments, "--from", "2020-01-01", "--to", "2020-01-02"])
     assert empty.exit_code == Exit.COMPLETE
