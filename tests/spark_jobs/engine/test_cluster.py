@@ -202,7 +202,7 @@ def _kill_its_worker(site: Site, happened: Path, job: subprocess.Popen[str]) -> 
     """The one where a task hangs; another comes, as on a cluster that heals itself."""
     deadline = time.monotonic() + 400
     while not (happened.is_file() and happened.read_text()):
-        assert job.poll() is None, job.communicate()[1][-5000:]
+        assert job.poll() is None, "".join(job.communicate())[-5000:]
         assert time.monotonic() < deadline
         time.sleep(0.2)
     name = site.spark.worker_of(int(happened.read_text()))
