@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,9 @@ def test_a_connect_session_reads_topics(tmp_path: Path) -> None:
         ran = subprocess.run(
             [sys.executable, "-c", READER, broker.bootstrap_servers],
             cwd=tmp_path,
+            # The server, which this process starts here, looks for the source with this Python.
+            env=dict(os.environ)
+            | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
             capture_output=True,
             text=True,
             timeout=280,
