@@ -14,6 +14,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.daemon import manager
 
+import tallymark
 from tallymark.client import SimpleConsumer
 
 
@@ -37,7 +38,7 @@ def _is_first() -> bool:
     except FileExistsError:
         return False
     with os.fdopen(file, "w") as told:
-        told.write(str(os.getpid()))
+        told.write(f"{os.getpid()} {tallymark.__file__}")
     return True
 
 
