@@ -43,6 +43,16 @@ def stamps(spark: SparkSession, servers: str, topic: str) -> None:
     drained(source(spark, servers, topic, mode="stamps"))
 
 
+def runs(spark: SparkSession, servers: str, topic: str) -> None:
+    """``mode=runs``: the runs of every cell, cut in the tasks."""
+    drained(source(spark, servers, topic, mode="runs"))
+
+
+def cells(spark: SparkSession, servers: str, topic: str) -> None:
+    """``mode=cells``: count and digest of every cell."""
+    drained(source(spark, servers, topic, mode="cells"))
+
+
 def cells_of_stamps(spark: SparkSession, servers: str, topic: str) -> None:
     """The runs of every cell, counted by Spark out of ``mode=stamps``."""
     from tallymark_spark_jobs.reconcile.counts import cell_runs
@@ -88,6 +98,8 @@ WITH_SPARK: Final[Mapping[str, Callable[[Any, str, str], None]]] = {
     "records": records,
     "value and offset": values,
     "stamps": stamps,
+    "runs": runs,
+    "cells": cells,
     "cells of stamps": cells_of_stamps,
     "Spark's connector": connector,
 }
