@@ -15,6 +15,7 @@ from tallymark.shell.output import print_line
 from tallymark.trail import record_command
 from tallymark_audit.cli import options
 from tallymark_audit.cli.repair_clusters import OpenedClusters
+from tallymark_audit.cli.repair_lake import load_again, parted
 from tallymark_audit.cli.repair_output import show_plan, show_results
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.model.cells import Edge
@@ -75,7 +76,8 @@ class RepairOptions(TypedDict):
 )
 @options.as_json
 def repair(**given: Unpack[RepairOptions]) -> None:
-    """Copy exactly the missing messages from upstream, once more looking whether they are.
+    """Copy exactly the missing messages from upstream, once more looking whether they are. What the
+    lake lacks is loaded again: tallymark load --repair.
 
     Without --apply it only says what it would do, after a look at what upstream still has. Exits
     with 3 if some could not be repaired, or, with --verify, if a window still lacks anything by
@@ -92,7 +94,7 @@ def repair(**given: Unpack[RepairOptions]) -> None:
                 checks = check_upstream(plan, OpenedClusters(deployment, stack))
             show_plan(plan, checks, as_json)
             return
-        results = _apply(store, deployment, plan, as_json) if carry_out else []
+        results = _apply(store, deployment, plan, given) if carry_out else []
         still = wait_until_good(store, plan, plan.made_at, given["timeout"]) if verify else []
     show_results(results, still, verify, as_json)
     failed = any(result.outcome not in ("repaired", "present") for result in results)
@@ -120,10 +122,14 @@ def _plan(store: Store, deployment: Deployment, given: RepairOptions) -> RepairP
     return plan
 
 
-def _apply(store: Store, deployment: Deployment, plan: RepairPlan, quiet: bool) -> list[ItemResult]:
+def _apply(
+    store: Store, deployment: Deployment, plan: RepairPlan, given: RepairOptions
+) -> list[ItemResult]:
+    done = _Progress(store, given["as_json"], deployment)
+    copied, loaded = parted(plan)
     with ExitStack() as stack:
-        done = _Progress(store, quiet, deployment)
-        return apply_plan(plan, OpenedClusters(deployment, stack), done)
+        results = apply_plan(copied, OpenedClusters(deployment, stack), done)
+    return results + load_again(loaded, given["settings"], done)
 
 
 def _edges(deployment: Deployment, connection: Connection) -> list[Edge]:

@@ -11,6 +11,7 @@ from rich.table import Table
 from tallymark.shell.output import print_line, print_table
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.repair import ItemResult, OpenWindow, RepairPlan, UpstreamCheck, to_json
+from tallymark_audit.repair.reloads import is_reload
 from tallymark_audit.tables import plain
 
 
@@ -57,6 +58,8 @@ def _promise(one: UpstreamCheck) -> str:
     """What --apply would do with an item, as upstream is now."""
     item = one.item
     copy = f"copy {one.there.size} from {item.upstream} to {item.downstream} {item.topic}"
+    if is_reload(item):
+        copy = f"load {one.there.size} from {item.upstream} again: tallymark load --repair PLAN"
     if one.there:
         return f"{copy}; {one.reason}" if one.reason else copy
     return f"not possible: {one.reason}" if one.gone else one.reason

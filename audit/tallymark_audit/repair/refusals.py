@@ -34,7 +34,7 @@ def refusal(
     if edge.kind == "consumer":
         return f"a group is not copied to: let it read {_offsets(edge, key.topic, within, places)}"
     if edge.kind == "lake":
-        return f"run the load job once more for {_offsets(edge, key.topic, within, places)}"
+        return _of_lake(edge, cell, within, places)
     if not cell.missing:
         return "the cell had more ranges than are kept: its messages are counted, not named"
     if not cell.missing - cell.expired:
@@ -44,6 +44,23 @@ def refusal(
             "away"
         )
     return "" if within else f"nobody knows where in {edge.upstream} they lie"
+
+
+def _of_lake(
+    edge: Edge,
+    cell: CellVerdict,
+    within: Sequence[OffsetRange],
+    places: Sequence[MissingRun],
+) -> str:
+    if cell.missing and not cell.missing - cell.expired:
+        return (
+            f"{edge.upstream} had deleted sequences {cell.missing} before they were loaded "
+            "(expired): nobody has them to load; retention.ms there is shorter than the time "
+            "between two loads"
+        )
+    if cell.missing and places:
+        return ""
+    return f"run the load job once more for {_offsets(edge, cell.key.topic, within, places)}"
 
 
 def _of_producer(edge: Edge, cell: CellVerdict, elsewhere: Sequence[Elsewhere]) -> str:

@@ -2,7 +2,7 @@
 
 Nothing is copied into a lake: the load reads exactly these offsets of the cluster once more and
 commits their rows, and the hop is judged again. ``tallymark load --repair`` takes a plan's file and
-reads it with :func:`reloads_of`.
+reads it with :func:`reloads_of`; it looks by itself which of them the table has by now.
 """
 
 from __future__ import annotations
