@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from judged_world import W, World, heartbeats, publisher, steady, world_in
 from memory_lake import MemoryLake
+from sqlalchemy import select
 
 from tallymark.deployment import LakeSettings
 from tallymark_audit.cli import command
@@ -23,6 +24,7 @@ from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
 from tallymark_audit.repair import make_repair_plan, reloads_of
 from tallymark_audit.store.counted import claims
 from tallymark_audit.store.reading import queries, window_evidence
+from tallymark_audit.store.schema import tables
 from tallymark_audit.testing import Told
 
 EDGE = "aggregate-to-lake"
@@ -305,3 +307,33 @@ def test_repair_names_the_offsets_that_are_to_be_loaded_again(world: World) -> N
     assert plan.count == 2
     (again,) = reloads_of(plan.items)
     assert (again.cluster, again.topic, str(again.offsets[0])) == ("aggregate", "t", "3-4")
+
+
+def test_a_new_lake_leaves_old_windows_packed(tmp_path: Path) -> None:
+    """A lake was added to a deployment that had run for weeks. Its first load brought all that the
+    logs held and reported on every window: all of them were unpacked, and none was judged."""
+    with world_in(tmp_path) as before:
+        one = publisher(before, "dc1", b"a")
+        steady(before, one, ms=2000)
+        heartbeats(before, one)
+        now, clusters, copied = before.now, before.clusters, before.copied
+    with world_in(tmp_path, lake=LakeSettings(overdue_ms=OVERDUE)) as world:
+        world.now = now
+        for name, cluster in clusters.items():
+            world.clusters[name] = cluster
+            world.start(name)
+            world.judge(name)
+        world.copied = copied
+        one.cluster = world.clusters["dc1"]
+        heartbeats(world, one, ms=2000)
+        old = set(world.states("dc1-to-aggregate"))
+        steady(world, one, ms=2000)
+        loaded(world, lake_of(world))
+        heartbeats(world, one)
+        assert set(world.states(EDGE).values()) == {State.COMPLETE}
+        assert not old & set(world.states(EDGE))
+        with world.store.read() as connection:
+            kept = connection.scalars(
+                select(tables.claims.c.window).where(tables.claims.c.tier == "lake")
+            )
+            assert set(kept) == set(world.states(EDGE))
