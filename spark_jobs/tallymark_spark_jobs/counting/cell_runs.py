@@ -14,7 +14,7 @@ whose offsets are known one by one.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -144,9 +144,11 @@ class GrowingCell:
         if not self._others:
             return [self._run(run, key, aborted, partition) for run in self._forward]
         copies = self._copies(partition)
+        sequences = [copy.sequence for copy in copies]
         found: list[CellRun] = []
         for run in self._islands():
-            mine = tuple(copy for copy in copies if run.first <= copy.sequence <= run.last)
+            some = slice(bisect_left(sequences, run.first), bisect_right(sequences, run.last))
+            mine = tuple(copies[some])
             found.append(self._run(run, key, aborted, partition)._replace(copies=mine))
         return found
 
@@ -218,8 +220,11 @@ class GrowingCell:
                     offset = others[number].first_offset + sequence - others[number].first
                     found.append(Copy(partition, offset, sequence))
                 if len(found) >= COPIES_NAMED:
-                    return found[:COPIES_NAMED]
-        return found
+                    break
+            if len(found) >= COPIES_NAMED:
+                break
+        found.sort(key=lambda copy: (copy.sequence, copy.offset))
+        return found[:COPIES_NAMED]
 
 
 def _repeated(ranges: Sequence[Range]) -> Sequence[Range]:

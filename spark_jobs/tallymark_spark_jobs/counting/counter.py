@@ -216,7 +216,7 @@ class _Waiting:
             np.frombuffer(data, np.uint8),
             lengths.cumsum() - lengths,
             sizes,
-            _array(self._offsets),
+            _offsets(self._offsets),
             _timestamps(self._timestamps),
             _array(self._sizes),
             np.array(flags, np.bool_).repeat(counts),
@@ -226,6 +226,14 @@ class _Waiting:
 
 def _array(numbers: list[int]) -> Integers:
     return np.fromiter(numbers, np.int64, len(numbers))
+
+
+def _offsets(found: list[int]) -> Integers:
+    """A record may claim any offset: one beyond 64 bits becomes the last there is."""
+    try:
+        return _array(found)
+    except OverflowError:
+        return _array([max(-(1 << 63), min(at, (1 << 63) - 1)) for at in found])
 
 
 def _timestamps(found: list[int]) -> Integers:

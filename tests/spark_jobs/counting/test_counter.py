@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
@@ -231,3 +232,28 @@ def test_a_record_without_a_stamp_lies_in_the_partition_that_holds_it() -> None:
     assert run.key == CellKey("t", 3, W, "", "")
     assert (run.first_sequence, run.messages, run.bytes, run.first_offset) == (None, 1, 2, 9)
     assert not list(counted(LogPiece(batch.columns(), aborted=True)).runs())
+
+
+def test_an_offset_that_no_log_can_have_ends_nothing() -> None:
+    """Only the first and the last offset of a batch are compared with its header."""
+    rows: list[tuple[None, bytes, tuple[tuple[str, bytes], ...], int]] = [
+        (None, b"v", (("tm", encode_stamp(Stamp(b"instance", 0, n, "web"))),), 7) for n in range(3)
+    ]
+    columns = split_batches(encode_batch(rows))[0].columns()
+    columns.offsets = [0, 2**70, 2]
+    (run,) = counted(LogPiece(columns)).runs()
+    assert (run.messages, run.first_offset, run.last_offset) == (3, 0, 2**63 - 1)
+
+
+def test_a_cell_of_a_hundred_thousand_gaps_and_copies_takes_seconds() -> None:
+    """Merging runs of a cell took four times as long for twice as many, and so would naming the
+    copies of each run by looking at all of them."""
+    made = CellCounter("t", 3, W, most_ranges=1 << 40)
+    begun = time.process_time()
+    for start in range(0, 100_000, 5_000):
+        made.add(piece((("a", 3 * n) for n in range(start, start + 5_000)), offset=start))
+    made.add(piece((("a", 3 * n) for n in range(0, 100_000, 20)), offset=100_000))
+    (tally,) = made.tallies()
+    assert (len(tally.ranges), tally.extra, len(tally.copies)) == (100_000, 5_000, 1_000)
+    assert sum(len(run.copies) for run in made.runs()) == 1_000
+    assert time.process_time() - begun < 10

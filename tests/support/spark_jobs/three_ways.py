@@ -16,6 +16,7 @@ from tallymark_spark_jobs.counting.compiled import kernel as strips
 from tallymark_spark_jobs.counting.compiled.strip_loop import cut_strips
 from tallymark_spark_jobs.source import tables
 from tallymark_spark_jobs.source.counted.rows import counted_rows
+from tallymark_spark_jobs.source.kinds import STAMPED
 from tallymark_spark_jobs.source.options import SourceOptions
 from tallymark_spark_jobs.source.planning import Span
 from tallymark_spark_jobs.source.reading import read_tables
@@ -42,8 +43,18 @@ def rows_of(
     span = Span("t", 3, start, max(start, log.end))
     with _counted(way):
         read = read_tables(log, span, READER, passes=True)
-        found = [row for batch in counted_rows(options, span, read) for row in batch.to_pylist()]
+        batches = counted_rows(options, span, read)
+        found = [_without_times(row) for batch in batches for row in batch.to_pylist()]
     return sorted(found, key=repr)
+
+
+def _without_times(row: dict[str, Any]) -> dict[str, Any]:
+    """The times around damage are those of batches, the empty ones of which no table has."""
+    if row["kind"] == STAMPED:
+        return row
+    times = ("window", "min_timestamp", "max_timestamp")
+    told = {name: value for name, value in row.items() if name not in times}
+    return told | {"instance": row["instance"].partition(":")[0]}
 
 
 @contextmanager
