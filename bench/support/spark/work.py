@@ -44,13 +44,19 @@ def stamps(spark: SparkSession, servers: str, topic: str) -> None:
 
 
 def runs(spark: SparkSession, servers: str, topic: str) -> None:
-    """``mode=runs``: the runs of every cell, cut in the tasks."""
-    drained(source(spark, servers, topic, mode="runs"))
+    """``mode=runs``: counted in the tasks."""
+    drained(source(spark, servers, topic, mode="runs", windowMs=str(WINDOW_MS)))
 
 
 def cells(spark: SparkSession, servers: str, topic: str) -> None:
-    """``mode=cells``: count and digest of every cell."""
-    drained(source(spark, servers, topic, mode="cells"))
+    """``mode=cells``: counted in the tasks, a row a cell."""
+    drained(source(spark, servers, topic, mode="cells", windowMs=str(WINDOW_MS)))
+
+
+def runs_with_contents(spark: SparkSession, servers: str, topic: str) -> None:
+    """``mode=runs``, and keys and values are hashed."""
+    more = {"includeContentHash": "true", "windowMs": str(WINDOW_MS)}
+    drained(source(spark, servers, topic, mode="runs", **more))
 
 
 def cells_of_stamps(spark: SparkSession, servers: str, topic: str) -> None:
@@ -78,6 +84,18 @@ def arrow(_: None, servers: str, topic: str) -> None:
             pass
 
 
+def counted(_: None, servers: str, topic: str) -> None:
+    """``mode=runs`` in one process without Spark."""
+    from tallymark_spark_jobs.source.log_reader import plan_spans, read_batches
+    from tallymark_spark_jobs.source.options import parse_options
+
+    given = {"kafka.bootstrap.servers": servers, "subscribe": topic, "mode": "runs"}
+    options = parse_options({**given, "windowMs": str(WINDOW_MS)})
+    for span in plan_spans(options):
+        for _batch in read_batches(options, span):
+            pass
+
+
 def confluent(_: None, servers: str, topic: str) -> None:
     """confluent-kafka, in one process: lists of messages and their values."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
@@ -100,10 +118,12 @@ WITH_SPARK: Final[Mapping[str, Callable[[Any, str, str], None]]] = {
     "stamps": stamps,
     "runs": runs,
     "cells": cells,
+    "runs and contents": runs_with_contents,
     "cells of stamps": cells_of_stamps,
     "Spark's connector": connector,
 }
 WITHOUT_SPARK: Final[Mapping[str, Callable[[Any, str, str], None]]] = {
     "Arrow without Spark": arrow,
+    "runs without Spark": counted,
     "confluent-kafka": confluent,
 }
