@@ -14,7 +14,7 @@ import pytest
 from tallymark_audit.model.cells import window_of
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_spark_jobs.engine.session import spark_session
-from tallymark_spark_jobs.reconcile.counts import COPIES_NAMED, cell_runs, places
+from tallymark_spark_jobs.reconcile.counts import COPIES_NAMED, cell_runs
 from tallymark_spark_jobs.source.rows import STAMPS
 
 pytestmark = pytest.mark.spark
@@ -151,43 +151,3 @@ def test_copies_are_counted_exactly_and_named_up_to_a_bound(spark: Any) -> None:
     (run,) = cell_runs(frame(spark, rows), W).collect()
     assert run.extra == COPIES_NAMED + 48
     assert len(run.copies) == COPIES_NAMED
-
-
-def test_places_name_offsets_as_far_as_they_rise_with_the_sequences(spark: Any) -> None:
-    """Between 5 and 7 stands a message of somebody else; 20 came before 19; 30 is wanted twice."""
-    rows = [
-        row(5, offset=50),
-        row(99, offset=51, instance="bb" * 8),
-        row(6, offset=52),
-        row(7, offset=53),
-        row(20, offset=60),
-        row(19, offset=61),
-        row(8, offset=70),
-        row(6, offset=80),
-        row(None, offset=81, stamped=0),
-    ]
-    wanted = pa.Table.from_pylist(
-        [
-            {"topic": "t", "origin_partition": 0, "instance": "aa" * 8, "first": a, "last": b}
-            for a, b in ((5, 7), (19, 20))
-        ],
-        schema=pa.schema(
-            [
-                ("topic", pa.string()),
-                ("origin_partition", pa.int32()),
-                ("instance", pa.string()),
-                ("first", pa.int64()),
-                ("last", pa.int64()),
-            ]
-        ),
-    )
-    found = places(frame(spark, rows), spark.createDataFrame(wanted)).collect()
-    assert sorted(
-        (p.first_offset, p.last_offset, p.first_sequence, p.last_sequence) for p in found
-    ) == [
-        (50, 50, 5, 5),
-        (52, 53, 6, 7),
-        (60, 60, 20, 20),
-        (61, 61, 19, 19),
-        (80, 80, 6, 6),
-    ]

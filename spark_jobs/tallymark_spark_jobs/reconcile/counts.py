@@ -1,5 +1,8 @@
 """Count stamped rows into cells, as runs of sequences: DataFrame in, DataFrame out, no I/O.
 
+For jobs of your own, on rows of the source. The reconciliation counts in its tasks
+(:mod:`tallymark_spark_jobs.counting`), several times cheaper; tests hold both equal.
+
 The input is ``mode=stamps`` of the source (with any columns of ``by`` added, a cluster's name for
 instance); the output has one row per *run*: sequences of one cell that follow one another without
 a gap. Runs come from gaps and islands: among the distinct sequences of a cell in order,
@@ -13,14 +16,13 @@ a gap. Runs come from gaps and islands: among the distinct sequences of a cell i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from tallymark_audit.model.hashing import BLOCK
-from tallymark_spark_jobs.source.kinds import ABORTED, BROKEN_STAMP, DAMAGED, STAMPED
+from tallymark_spark_jobs.source.kinds import ABORTED, BROKEN_STAMP, DAMAGED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -104,34 +106,3 @@ def _totals() -> list[Column]:
         F.min("timestamp").alias("min_timestamp"),
         F.max("timestamp").alias("max_timestamp"),
     ]
-
-
-def places(stamps: DataFrame, wanted: DataFrame, by: Sequence[str] = ()) -> DataFrame:
-    """The offsets of the wanted sequences. ``wanted``: ``by``, topic, origin_partition, instance,
-    ``first`` and ``last`` sequence of each range; it is small.
-
-    Columns: ``by``, topic, origin_partition, instance, ``partition``, ``first_offset``,
-    ``last_offset``, ``first_sequence``, ``last_sequence``: one row as long as offset and sequence
-    rise together by one.
-    """
-    identity = [*by, "topic", "origin_partition", "instance"]
-    conditions = [F.col(f"rows.{name}") == F.col(f"wanted.{name}") for name in identity]
-    conditions.append(F.col("sequence").between(F.col("first"), F.col("last")))
-    rows = stamps.where(F.col("stamped") == STAMPED).alias("rows")
-    found = rows.join(
-        F.broadcast(wanted.alias("wanted")), reduce(lambda a, b: a & b, conditions)
-    ).select("rows.*")
-    keys = [*identity, "partition"]
-    rank = F.row_number().over(Window.partitionBy(*keys, "slope").orderBy("offset"))
-    return (
-        found.withColumn("slope", F.col("offset") - F.col("sequence"))
-        .withColumn("island", F.col("offset") - rank)
-        .groupBy(*keys, "slope", "island")
-        .agg(
-            F.min("offset").alias("first_offset"),
-            F.max("offset").alias("last_offset"),
-            F.min("sequence").alias("first_sequence"),
-            F.max("sequence").alias("last_sequence"),
-        )
-        .drop("slope", "island")
-    )

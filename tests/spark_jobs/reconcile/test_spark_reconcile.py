@@ -226,6 +226,22 @@ def test_judged_in_tasks_it_is_the_same(
     assert large.state is outcome.state
 
 
+def test_what_a_slow_mirror_brought_late_is_read_before_it_is_called_lost(
+    spark: Any, stack: Stack, outcome: Outcome
+) -> None:
+    """dc2 was mirrored after all of dc1: its first window lies behind younger records of dc1, where
+    a look at the first window ends. Everything of dc2 would have been lost."""
+    first = Period(stack.end - 4 * W, stack.end - 3 * W)
+    said: list[str] = []
+    job = Job(stack.deployment, first, lateness_ms=0)
+    with open_store(stack.deployment.audit_store) as store:
+        found = reconcile(spark, job, store, Steps(said.append))
+    expected = [one for one in outcome.verdicts if first.holds(one.window)]
+    assert list(found.verdicts) == expected
+    assert found.unread
+    assert any("reading on behind the period" in line for line in said)
+
+
 def test_the_command_prints_the_table_and_returns_three(
     spark: Any, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

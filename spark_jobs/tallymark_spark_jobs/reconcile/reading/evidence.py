@@ -55,7 +55,7 @@ def find_places(
         identity = Identity(row["topic"], row["origin_partition"], row["instance"])
         place = LogSpan(*(row[name] for name in LogSpan._fields))
         found.setdefault(identity, []).append(place)
-    return {identity: _joined(some) for identity, some in found.items()}
+    return {identity: joined_places(some) for identity, some in found.items()}
 
 
 Wanted = Mapping[str, Mapping[Identity, RangeSet]]
@@ -86,12 +86,13 @@ def search_spans(
                 if not isinstance(found, Damage | Expired):
                     for piece in found:
                         place = cluster, span.topic, span.partition
-                        yield from _places(place, piece, wanted.get(cluster, {}))
+                        yield from places_in(place, piece, wanted.get(cluster, {}))
 
 
-def _places(
+def places_in(
     place: tuple[str, str, int], piece: Piece, wanted: Mapping[Identity, RangeSet]
 ) -> Iterator[Found]:
+    """Where they lie in a piece of (cluster, topic, partition)."""
     cluster, topic, partition = place
     if piece.aborted:
         return
@@ -123,8 +124,8 @@ def _follows(one: LogSpan, other: LogSpan) -> bool:
     )
 
 
-def _joined(spans: Sequence[LogSpan]) -> list[LogSpan]:
-    """In their order, those of consecutive batches as one."""
+def joined_places(spans: Sequence[LogSpan]) -> list[LogSpan]:
+    """In the order of the log, those of consecutive batches as one."""
     found: list[LogSpan] = []
     for one in sorted(spans):
         if found and _follows(found[-1], one):
