@@ -65,6 +65,7 @@ others:
 	@deploy/ensure-postgresql
 	@deploy/ensure-java-clients
 	@deploy/ensure-apache-kafka $(BIN)/python
+	@deploy/ensure-spark-connector $(BIN)/python
 
 kernel: $(VENV)/.dev deploy/requirements-kernel.txt
 	$(PINNED) -r deploy/requirements-kernel.txt

@@ -18,13 +18,15 @@ _SOURCE: Final = Path(__file__).with_name("connector")
 _SECONDS: Final = 600
 
 
-def connector_jars() -> list[Path]:
-    """The jars that ``format("kafka")`` needs beside PySpark's. Raises UserError where they cannot
-    be had."""
+def connector_jars(fetch: bool = True) -> list[Path]:
+    """The jars that ``format("kafka")`` needs beside PySpark's. Without ``fetch`` none where the
+    cache has none; else raises UserError where they cannot be had."""
     sums = (_SOURCE / "jars.sha256").read_text(encoding="utf-8")
     state = hashlib.sha256((_SOURCE / "pom.xml").read_bytes() + sums.encode()).hexdigest()
     folder = cache_folder() / f"spark-connector-{state[:16]}"
     if not folder.is_dir():
+        if not fetch:
+            return []
         _fetch(folder, sums)
     return sorted(folder.iterdir())
 

@@ -127,6 +127,10 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark.cli.stack.status:command",
         "Show the processes of the running stack.",
     ),
+    "stream-load": Entry(
+        "tallymark_spark_jobs.cli.stream_load:stream_load",
+        "Load topics into the lake as they come, with Spark.",
+    ),
     "topics": Entry(
         "tallymark.cli.admin.topics:command", "List, create, describe, change and delete topics."
     ),

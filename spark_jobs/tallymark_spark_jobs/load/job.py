@@ -86,7 +86,7 @@ def topics_to_load(job: LoadJob) -> list[TopicLoad]:
             connection_settings(cluster),
             _format(job.deployment, topic),
         )
-        for cluster in _clusters(job)
+        for cluster in clusters_of(job)
         for topic, logs in topics_of(job.deployment, cluster, job.topics, job.since).items()
     ]
     if not found and job.topics is not None:
@@ -127,7 +127,8 @@ def _format(deployment: Deployment, topic: str) -> RowFormat:
     return avro_format(deployment, topic)
 
 
-def _clusters(job: LoadJob) -> Iterator[Cluster]:
+def clusters_of(job: LoadJob) -> Iterator[Cluster]:
+    """The clusters that the job loads. UserError: one that is asked for is not loaded."""
     loaded: Mapping[str, Cluster] = {one.name: one for one in job.deployment.lake_clusters}
     for name in job.clusters or loaded:
         if name not in loaded:

@@ -19,7 +19,7 @@ from tallymark_spark_jobs.lake.table import OffsetRange, PartitionKey
 class LogState:
     """One partition as its broker told, once: the first offset there is, and the first that may not
     be read yet (with ``read_committed`` the last stable offset). ``begin`` is where a partition
-    starts that the table does not know."""
+    starts that the table does not know (None: at ``earliest``); what is gone behind it is lost."""
 
     key: PartitionKey
     earliest: int
@@ -66,7 +66,7 @@ def plan_load(
     for log in logs:
         key, start = log.key, loaded.get(log.key)
         if start is None:
-            start = log.earliest if log.begin is None else max(log.begin, log.earliest)
+            start = log.earliest if log.begin is None else log.begin
         if start > log.end:
             problems.append(_cut(log, start))
             continue

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from inspect import signature
 from typing import Any
 
 import fastavro
@@ -150,9 +151,13 @@ def test_spark_has_exactly_the_type_of_the_column(avro: Any) -> None:
     """Spark takes batches only of the Arrow schema that it makes of the declared one."""
     from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
+    utc: dict[str, Any] = (
+        {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+    )
+
     arrow = ReaderSchema(json.dumps(of(avro))).kind().arrow
     declared = from_arrow_type(arrow, prefer_timestamp_ntz=True)
-    assert to_arrow_type(declared, timezone="UTC").equals(arrow)
+    assert to_arrow_type(declared, **utc).equals(arrow)
 
 
 A = {"type": "record", "name": "A", "fields": [{"name": "x", "type": "int"}]}

@@ -135,6 +135,8 @@ def test_a_batch_that_was_not_committed_comes_again_with_the_same_offsets(query:
         query.run(die)
     query.send(0, range(5, 9))
     query.run()
+    if not LIMITS:  # AvailableNow is one batch there, and that was the old one
+        query.run()
     (first, rows), (second, again), *later = query.batches
     assert (first, rows) == (second, again)
     assert [row[1] for _, rows in later for row in rows] == [5, 6, 7, 8]
@@ -170,6 +172,8 @@ def test_latest_at_the_first_start_is_the_beginning_for_ever(query: Query) -> No
     query.send(0, range(6, 8))
     query.batches.clear()
     query.run(options=options)
+    if not LIMITS:
+        query.run(options=options)
     assert [row[1] for row in query.rows()] == [3, 4, 5, 6, 7]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tallymark.errors import TallymarkError, UserError
+from tallymark_spark_jobs.engine.files import here
 
 if TYPE_CHECKING:
     from tallymark.serialization import RegistryClient
@@ -46,7 +47,10 @@ class AvroSettings:
         """A client of the registry, to be closed."""
         from tallymark.serialization import RegistryClient
 
-        return RegistryClient(self.registry, **self.login)  # type: ignore[arg-type]
+        login = dict(self.login)
+        if path := login.get("ssl_truststore_location"):
+            login["ssl_truststore_location"] = here(path)
+        return RegistryClient(self.registry, **login)  # type: ignore[arg-type]
 
     def reader(self, topics: tuple[str, ...]) -> ReaderSchema:
         """The reader's schema. Raises UserError where none is named, or the registry has none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from tallymark.client import SimpleConsumer, TopicInfo
 from tallymark.errors import KafkaError, UserError
@@ -17,8 +18,10 @@ from tallymark_spark_jobs.source.streaming.offsets import Log, Offsets, Partitio
 class Brokers:
     """The logs of the wanted partitions. Connects when it is first asked."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, fits: Callable[[str], bool] | None = None) -> None:
+        """``fits``: which topics are meant, in place of the options' pattern."""
         self._options = options
+        self._fits = fits
         self._client: SimpleConsumer | None = None
 
     def close(self) -> None:
@@ -43,12 +46,14 @@ class Brokers:
 
     def beginnings(self) -> Offsets:
         """Where the options say that the stream begins. Raises UserError for what is not there."""
-        return starts(self._options, bounds_of(self._options))
+        bounds = bounds_of(self._options)
+        fits = self._fits
+        return starts(self._options, [one for one in bounds if fits is None or fits(one.topic)])
 
     def _topics(self, client: SimpleConsumer) -> list[TopicInfo]:
         options = self._options
         if options.pattern:
-            fits = re.compile(options.pattern).fullmatch
+            fits = self._fits or re.compile(options.pattern).fullmatch
             there = client.topics()
             return [there[name] for name in there if fits(name) and not name.startswith("_")]
         names = dict.fromkeys([*options.topics, *(topic for topic, _ in options.assigned)])

@@ -133,3 +133,11 @@ def spans(
 def backlog(start: Offsets, end: Offsets) -> int:
     """How many offsets lie between."""
     return sum(max(0, offset - start.get(partition, 0)) for partition, offset in end.items())
+
+
+def begun(where: Partition, log: Log, first: Offsets, ids: Mapping[str, str]) -> int:
+    """Where a stream that began at ``first`` began with this partition. A partition that its topic
+    was given later begins at 0. -1: nothing is known, since the topic came later."""
+    if where[0] not in {topic for topic, _ in first} or ids.get(where[0]) != log.topic_id:
+        return -1
+    return first.get(where, 0)

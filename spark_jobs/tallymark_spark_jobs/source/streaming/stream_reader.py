@@ -7,9 +7,9 @@ made where the query is planned, pickled, and only reads, in the tasks.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -38,19 +38,66 @@ class StreamPartition(InputPartition):
     span: Span
 
 
+class Parts(Protocol):
+    """What a stream is made of: how it asks, what its tasks are, and what they read. Can be
+    pickled."""
+
+    def driver(self) -> Driver:
+        """Made in the one process that answers for the query."""
+        ...
+
+    def partitions(
+        self, driver: Driver, start: dict[str, Any], end: dict[str, Any]
+    ) -> list[InputPartition]:
+        """The tasks of a micro-batch."""
+        ...
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The Arrow batches of a task."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of the logs."""
+
+    options: StreamOptions
+
+    def driver(self) -> Driver:
+        """Of the topics that the options name."""
+        return Driver(self.options)
+
+    def partitions(
+        self, driver: Driver, start: dict[str, Any], end: dict[str, Any]
+    ) -> list[InputPartition]:
+        """One a span."""
+        return [StreamPartition(span) for span in driver.spans(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The span's records."""
+        if not isinstance(partition, StreamPartition):
+            return  # for an empty plan Spark makes up InputPartition(None)
+        from tallymark_spark_jobs.source.log_reader import read_batches
+
+        # A starting timestamp says where the stream begins; it leaves no later record out.
+        options = replace(self.options.source, starting_timestamp=None)
+        yield from read_batches(options, partition.span)
+
+
 class StreamReader(DataSourceStreamReader):
     """Without limits: all there is, in every micro-batch. That is what PySpark 4.0 and 4.1 can;
     :mod:`.admission` has the rest."""
 
-    def __init__(self, options: StreamOptions) -> None:
+    def __init__(self, options: StreamOptions, parts: Parts) -> None:
         self.options = options
+        self.parts = parts
         self._driver: Driver | None = None
 
     @property
     def driver(self) -> Driver:
         """Made when it is first asked for: the reader of the tasks never has one."""
         if self._driver is None:
-            self._driver = Driver(self.options)
+            self._driver = self.parts.driver()
         return self._driver
 
     def initialOffset(self) -> dict[str, Any]:
@@ -65,20 +112,14 @@ class StreamReader(DataSourceStreamReader):
             return to_json(self.driver.ends())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One a span. Raises SourceError where the brokers no longer have all of it."""
+        """The tasks. Raises SourceError where the brokers no longer have all of it."""
         with in_one_line():
-            return [StreamPartition(span) for span in self.driver.spans(start, end)]
+            return self.parts.partitions(self.driver, start, end)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Arrow batches of the span, in a task."""
-        if not isinstance(partition, StreamPartition):
-            return  # for an empty plan Spark makes up InputPartition(None)
-        from tallymark_spark_jobs.source.log_reader import read_batches
-
-        # A starting timestamp says where the stream begins; it leaves no later record out.
-        options = replace(self.options.source, starting_timestamp=None)
+        """Arrow batches, in a task."""
         with in_one_line():
-            yield from read_batches(options, partition.span)
+            yield from self.parts.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: Spark calls it when the *next* batch is planned, and never for the last one."""
@@ -92,13 +133,14 @@ class StreamReader(DataSourceStreamReader):
 class Driver:
     """The stream as its one process on the driver knows it."""
 
-    def __init__(self, options: StreamOptions) -> None:
+    def __init__(self, options: StreamOptions, fits: Callable[[str], bool] | None = None) -> None:
+        """``fits``: which topics are read, where a pattern is not enough to say."""
         from tallymark_spark_jobs.source.streaming.beginnings import BeginningFile
         from tallymark_spark_jobs.source.streaming.brokers import Brokers
 
         self._options = options
         self._fails = options.source.fail_on_data_loss
-        self._brokers = Brokers(options.source)
+        self._brokers = Brokers(options.source, fits)
         self._file = BeginningFile(options.location, options.source)
         self._ids: dict[str, str] = {}
         self._ends: Offsets | None = None
@@ -175,6 +217,21 @@ class Driver:
         found = spans(first, last, logs, self._fails, says)
         return split(found, source.rows_per_partition, source.min_partitions)
 
+    def known(self, end: dict[str, Any]) -> list[tuple[Span, int]]:
+        """All that the logs hold up to ``end``, of every partition that is still there; and where
+        the stream began to read it, -1: it came later, or its topic is another one now."""
+        from tallymark_spark_jobs.source.streaming.offsets import begun
+
+        logs, wanted, kept = self._checked({}), from_json(end), self._file.read()
+        found: list[tuple[Span, int]] = []
+        for where, log in sorted(logs.items()):
+            if where in wanted:
+                stop = max(log.earliest, min(wanted[where], log.latest))
+                span = Span(*where, log.earliest, stop, log.topic_id, log.leader_epoch)
+                at = -1 if kept is None else begun(where, log, kept.offsets, kept.ids)
+                found.append((span, at))
+        return found
+
     def _is_too_early(self, there: int) -> bool:
         waited = (time.monotonic() - self._waits_since) * 1000
         return there < self._options.least and waited < self._options.delay_ms
@@ -199,18 +256,19 @@ class Driver:
             self._file.replace(replace(kept, ids={**new, **kept.ids}))
 
 
-def stream_reader(options: StreamOptions) -> StreamReader:
-    """The one for the PySpark that is installed. Raises UserError where the options need a newer
-    one."""
+def stream_reader(options: StreamOptions, parts: Parts | None = None) -> StreamReader:
+    """The one for the PySpark that is installed; ``parts``: default records. Raises UserError where
+    the options need a newer one."""
+    made = parts or Records(options)
     try:
         from tallymark_spark_jobs.source.streaming.admission import LimitedStreamReader
     except ImportError:
         if not options.most and not options.least:
-            return StreamReader(options)
+            return StreamReader(options, made)
         import pyspark
 
         raise UserError(
             f"{MOST} and {LEAST} need PySpark 4.2 or newer; this is {pyspark.__version__}",
             "leave them out, and every micro-batch takes all there is",
         ) from None
-    return LimitedStreamReader(options)
+    return LimitedStreamReader(options, made)
