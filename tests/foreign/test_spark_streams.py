@@ -100,19 +100,6 @@ def test_a_batch(spark: Any, servers: str, topic: str) -> None:
     assert rows(ours) == found
 
 
-def test_a_batch_of_some_offsets(spark: Any, servers: str, topic: str) -> None:
-    between = {
-        "startingOffsets": f'{{"{topic}": {{"0": 7, "1": -2}}}}',
-        "endingOffsets": f'{{"{topic}": {{"0": 33, "1": -1}}}}',
-    }
-    theirs, ours = (
-        rows(spark.read.format(name).options(**{**options(servers, topic), **between}).load())
-        for name in ("kafka", "tallymark")
-    )
-    assert len(theirs) == 33 - 7 + len(CODECS) * EACH // 2
-    assert ours == theirs
-
-
 def test_a_stream(spark: Any, servers: str, topic: str, tmp_path: Path) -> None:
     """Their offsets in the checkpoint have the same form, too."""
     found: dict[str, list[tuple[Any, ...]]] = {}
