@@ -34,6 +34,7 @@ class _Options(SparkOptions):
     since: str | None
     max_rows: int | None
     accept_gap: bool
+    repair: Path | None
     compact: bool
     sweep: bool
     here: bool
@@ -61,6 +62,12 @@ class _Options(SparkOptions):
     is_flag=True,
     help="Load on behind offsets that were deleted before they were loaded, or that cannot be read,"
     " and record them as lost.",
+)
+@click.option(
+    "--repair",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PLAN",
+    help="Load again only what this plan of tallymark audit repair says that the lake lacks.",
 )
 @click.option("--compact", is_flag=True, help="Then join small files of the tables.")
 @click.option(
@@ -94,7 +101,10 @@ def load(**given: Unpack[_Options]) -> None:
         _preview(job, given["json_file"])
         return
     steps = Steps(lambda text: click.echo(text, err=True))
-    outcome = _here(job, steps) if given["here"] else _on_spark(job, engine_of(given), steps)
+    if given["repair"] is not None:
+        outcome = _repaired(job, given["repair"], steps)
+    else:
+        outcome = _here(job, steps) if given["here"] else _on_spark(job, engine_of(given), steps)
     _show(to_json(outcome), lines_of(outcome), given["json_file"])
     _tell_lineage(job, outcome)
     sys.exit(int(outcome.state))
@@ -123,6 +133,14 @@ def _here(job: LoadJob, steps: Steps) -> Outcome:
     from tallymark_spark_jobs.load.landing import land_here
 
     return run_job(job, topics_to_load(job), land_here, steps)
+
+
+def _repaired(job: LoadJob, plan: Path, steps: Steps) -> Outcome:
+    """Without Spark: a repair reads few records."""
+    from tallymark_spark_jobs.load.job import run_repair, topics_to_load
+    from tallymark_spark_jobs.load.landing import land_here
+
+    return run_repair(job, topics_to_load(job), plan, land_here, steps)
 
 
 def _on_spark(job: LoadJob, engine: Engine, steps: Steps) -> Outcome:

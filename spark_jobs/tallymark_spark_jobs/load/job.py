@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tallymark.client.core.security.deployment import connection_settings
 from tallymark.clock import now_ms
 from tallymark.deployment import Cluster, Deployment, LakeSettings
 from tallymark.errors import UserError
+from tallymark_audit.repair import read_plan, reloads_of
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.lake.opening import Lake
 from tallymark_spark_jobs.lake.table import Commit
@@ -18,6 +20,7 @@ from tallymark_spark_jobs.load.landing import Lander
 from tallymark_spark_jobs.load.logs import topics_of
 from tallymark_spark_jobs.load.names import run_name
 from tallymark_spark_jobs.load.outcome import Outcome
+from tallymark_spark_jobs.load.repairs import repair
 from tallymark_spark_jobs.load.reporting import report
 from tallymark_spark_jobs.load.run import run_load
 from tallymark_spark_jobs.load.shapes import LoadSettings, TopicLoad
@@ -62,6 +65,34 @@ class LoadJob:
         )
 
 
+def run_repair(
+    job: LoadJob, loads: Sequence[TopicLoad], plan: Path, lander: Lander, steps: Steps
+) -> Outcome:
+    """Load again what a plan of ``tallymark audit repair`` says that the lake lacks. UserError: the
+    plan cannot be read, or holds nothing of the topics of the job."""
+    by_topic = {(load.cluster, load.topic): load for load in loads}
+    reloads = [
+        (by_topic[one.cluster, one.topic], one.offsets)
+        for one in reloads_of(read_plan(plan).items)
+        if (one.cluster, one.topic) in by_topic
+    ]
+    if not reloads:
+        raise UserError(
+            f"{plan} names no offsets that a table of this lake lacks",
+            "tallymark audit repair --plan FILE writes a plan of what is missing now",
+        )
+    unreported: dict[tuple[str, str], str] = {}
+
+    def tell(load: TopicLoad, commit: Commit) -> None:
+        _tell(job, load, unreported)
+
+    settings = job.settings()
+    with steps.step("repair", f"loading again what {len(reloads)} tables lack"):
+        results = [repair(load, offsets, settings, lander, tell) for load, offsets in reloads]
+    told = tuple(unreported.values())
+    return Outcome(settings.run, job.as_of, tuple(results), dict(steps.seconds), told)
+
+
 def settings_of(deployment: Deployment) -> LakeSettings:
     """The table ``[lake]``. UserError: there is none."""
     if deployment.lake is None:
@@ -104,10 +135,7 @@ def run_job(
     unreported: dict[tuple[str, str], str] = {}
 
     def tell(load: TopicLoad, commit: Commit | None = None) -> None:
-        why = report(job.deployment, load.cluster, load.topic, load.table, load.storage)
-        unreported.pop((load.cluster, load.topic), None)
-        if why:
-            unreported[load.cluster, load.topic] = why
+        _tell(job, load, unreported)
 
     settings = job.settings(at_least_tasks)
     with steps.step("report", "telling the audit of earlier loads"):
@@ -117,6 +145,13 @@ def run_job(
     kept = keep_up(loads, settings, steps, joins=job.joins, sweeps=job.sweeps)
     told = tuple(unreported.values())
     return Outcome(settings.run, job.as_of, tuple(results), dict(steps.seconds), told, kept)
+
+
+def _tell(job: LoadJob, load: TopicLoad, unreported: dict[tuple[str, str], str]) -> None:
+    why = report(job.deployment, load.cluster, load.topic, load.table, load.storage)
+    unreported.pop((load.cluster, load.topic), None)
+    if why:
+        unreported[load.cluster, load.topic] = why
 
 
 def _format(deployment: Deployment, topic: str) -> RowFormat:

@@ -7,7 +7,7 @@ or not at all. A record in one of them is accounted for: the audit takes it for 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,10 +82,7 @@ def quarantined_cells(
     """The cells of what the quarantine files among ``side_files`` hold. UserError: one cannot be
     read."""
     found: dict[CellKey, Poisoned] = defaultdict(Poisoned)
-    for path in side_files:
-        if not path.startswith(f"{SIDE_FOLDER}/{KIND}/"):
-            continue
-        rows = pq.read_table(pa.BufferReader(storage.read(path)))
+    for rows in _tables(storage, side_files):
         times = rows["timestamp"].cast(pa.int64()).to_pylist()
         for row, micro in zip(rows.drop_columns(["timestamp"]).to_pylist(), times, strict=True):
             headers = [(one["key"], one["value"]) for one in row["headers"] or ()]
@@ -96,6 +93,18 @@ def quarantined_cells(
             if isinstance(stamp, Stamp):
                 cell.sequences.append(stamp.sequence)
     return dict(found)
+
+
+def quarantined_offsets(
+    storage: Storage, side_files: Iterable[str]
+) -> dict[tuple[str, int], RangeSet]:
+    """The offsets of these records, by the topic's id and partition. UserError: a file cannot be
+    read."""
+    found: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for rows in _tables(storage, side_files):
+        for row in rows.select(["topic_id", "partition", "offset"]).to_pylist():
+            found[row["topic_id"] or "", row["partition"]].append(row["offset"])
+    return {place: RangeSet.of(offsets) for place, offsets in found.items()}
 
 
 def without(tally: LakeTally, poison: Mapping[CellKey, Poisoned]) -> LakeTally:
@@ -113,6 +122,12 @@ def without(tally: LakeTally, poison: Mapping[CellKey, Poisoned]) -> LakeTally:
         quarantined_count=found.count,
         blocks=(),  # of contents that are not all in the table
     )
+
+
+def _tables(storage: Storage, side_files: Iterable[str]) -> Iterator[Any]:
+    for path in side_files:
+        if path.startswith(f"{SIDE_FOLDER}/{KIND}/"):
+            yield pq.read_table(pa.BufferReader(storage.read(path)))
 
 
 def _cell(row: Mapping[str, Any], headers: Iterable[tuple[str, Any]], window: int) -> CellKey:

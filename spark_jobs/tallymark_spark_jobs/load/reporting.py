@@ -91,7 +91,7 @@ def _tally(one: CellTally) -> LakeTally:
         count=one.messages,
         ranges=one.ranges,
         bytes=one.bytes,
-        copies=one.copies,
+        again=one.again,
         blocks=one.blocks,
         min_timestamp=one.min_timestamp,
         max_timestamp=one.max_timestamp,

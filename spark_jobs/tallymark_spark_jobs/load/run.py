@@ -149,7 +149,7 @@ def _commit(
     found = committable(work.plan.ranges, work.plan.lost, landed)
     for key, why in found.failures.items():
         _stop(work, key, why)
-    _remove(load, found.useless)
+    remove(load, found.useless)
     if not found.ranges:
         return
     whole = found.ranges == work.plan.ranges and not work.plan.left
@@ -158,7 +158,7 @@ def _commit(
     try:
         commit = load.table.commit(work.snapshot, append)
     except Conflict as error:
-        _remove(load, found.manifests)
+        remove(load, found.manifests)
         work.refused += 1
         if work.refused >= TRIES:
             for span in found.ranges:
@@ -185,7 +185,7 @@ def _note(result: TopicResult, found: Committable, plan: LoadPlan, commit: Commi
     result.lost += found.damaged
 
 
-def _remove(load: TopicLoad, manifests: Iterable[Manifest]) -> None:
+def remove(load: TopicLoad, manifests: Iterable[Manifest]) -> None:
     """Take away files of ours that no commit names; what stays is found by the sweep."""
     for manifest in manifests:
         for path in (*(file.path for file in manifest.files), *manifest.side_files):

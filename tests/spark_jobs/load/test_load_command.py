@@ -5,21 +5,33 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 from tallymark import Admin, Producer, SimpleConsumer
+from tallymark.deployment import load as load_settings
 from tallymark.errors import UserError
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.events.event_codec import decode_event
 from tallymark_audit.events.events import AuditEvent
+from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.repair import MissingRun, RepairItem, RepairPlan, write_plan
 from tallymark_spark_jobs.cli.load import load
 from tallymark_spark_jobs.lake.opening import Format, Lake
+from tallymark_spark_jobs.lake.table import Manifest
+from tallymark_spark_jobs.load import landing
+from tallymark_spark_jobs.load.job import LoadJob, topics_to_load
+from tallymark_spark_jobs.load.landing import Landed, LandTask, attempt
+from tallymark_spark_jobs.load.names import run_name
+from tallymark_spark_jobs.load.repairs import repair
+from tallymark_spark_jobs.load.shapes import LoadSettings
 
 DAY = 1_769_817_600_000  # 2026-01-31
 
@@ -161,6 +173,68 @@ def test_files_are_joined_and_orphans_swept_after_a_load(place: Place) -> None:
     assert place.run()["rows"] == 5
     cells = [cell for event in place.events("dc1/views") for cell in event.cells]
     assert sum(cell.count for cell in cells) == 105, "joined files are no rows that came"
+
+
+def leaves_out(task: LandTask, last: bool) -> Landed:
+    """A load with a fault of its own: it takes the records at offsets 30 to 39 for none."""
+    span = task.range
+    if span.key.partition or not span.start <= 30 < span.end:
+        return attempt(task, last)
+    parts = [span._replace(end=30), span._replace(start=40)]
+    made = [attempt(replace(task, range=part), last).manifest for part in parts]
+    one, other = (cast("Manifest", manifest) for manifest in made)
+    tallies = (*one.tallies, *other.tallies)
+    files = (*one.files, *other.files)
+    return Landed(span, Manifest(span, files, one.rows + other.rows, gaps=10, tallies=tallies))
+
+
+def test_a_repair_loads_what_the_table_lacks_and_nothing_twice(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place.send("views", 0, 200)
+    with monkeypatch.context() as patch:
+        patch.setattr(landing, "attempt", leaves_out)
+        assert place.run()["rows"] == 190
+    claims = [cell for event in place.events("dc1/views") for cell in event.cells]
+    (cell,) = (cell for cell in claims if cell.partition == 0 and len(cell.accepted.ranges) > 1)
+    missing = RangeSet([(30, 39)])
+    assert RangeSet([(0, 99)]) - cell.accepted == missing
+    item = RepairItem(
+        edge="dc1-to-lake",
+        upstream="dc1",
+        downstream="lake",
+        key=CellKey("views", 0, cell.window_start, "web-1", cell.instance),
+        topic="views",
+        missing=missing,
+        count=10,
+        within=(),
+        places=(MissingRun(0, 30, 39, 30, 39),),
+    )
+    plan = tmp_path / "plan.json"
+    write_plan(RepairPlan(0, (item,)), plan)
+    told = place.run("--repair", str(plan))
+    assert told["rows"] == 10
+    assert place.values("views") == list(range(200))
+    table = place.lake.table("dc1", "views")
+    assert [commit.operation for commit in table.history()] == ["load", "repair"]
+    claims = [cell for event in place.events("dc1/views") for cell in event.cells]
+    assert sum(cell.count for cell in claims) == 200
+    again = place.run("--repair", str(plan))
+    assert (again["rows"], again["outcome"]) == (0, "loaded")
+    assert place.values("views") == list(range(200))
+    assert place.run()["rows"] == 0, "a repair leaves the offsets alone"
+
+
+def test_a_repair_names_a_file_of_the_table_that_is_gone(place: Place) -> None:
+    place.send("views", 0, 20)
+    place.run()
+    wanted = {0: RangeSet([(3, 4), (50, 60)])}
+    (load,) = topics_to_load(LoadJob(load_settings(place.settings), topics="views"))
+    settings = LoadSettings(run_name(DAY), 60_000)
+    for file in (Path(load.table.location)).glob("topic=*/**/p00000-*.parquet"):
+        file.unlink()
+    with pytest.raises(UserError, match="the table names this file, and it cannot be read"):
+        repair(load, wanted, settings, landing.land_here, lambda load, commit: None)
 
 
 def test_a_dry_run_shows_ranges_bytes_and_tables_and_loads_nothing(place: Place) -> None:
