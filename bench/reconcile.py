@@ -2,7 +2,7 @@
 
     export PYTHONPATH=tests/support/audit                 # tasks need it as well
     .venv/bin/python bench/reconcile.py cells [CELLS]     # a million made-up cells, 1,000 wrong
-    .venv/bin/python bench/reconcile.py runs [MESSAGES]   # three brokers here, all counted
+    .venv/bin/python bench/reconcile.py runs [MESSAGES [WINDOWS]]    # three brokers here
 
 Processor time is of driver, Java machine and Python workers together (brokers not counted).
 """
@@ -50,7 +50,8 @@ def main() -> None:
         else:
             from support.reconcile_runs import runs  # brokers are started before Spark
 
-            runs(stack, Path(folder), number or 300_000, processor)
+            windows = int(sys.argv[3]) if len(sys.argv) > 3 else 144
+            runs(stack, Path(folder), number or 300_000, windows, processor)
 
 
 def cells(spark: Any, number: int) -> None:

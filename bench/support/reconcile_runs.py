@@ -19,13 +19,16 @@ from tallymark_spark_jobs.engine.session import spark_session
 from tallymark_spark_jobs.reconcile.run import Job, reconcile
 from tallymark_spark_jobs.reconcile.shapes.period import Period
 
-W = 600_000
 DAY = 86_400_000
 PARTITIONS = 8
 
 
-def runs(stack: ExitStack, folder: Path, messages: int, processor: Callable[[], float]) -> None:
-    """Three clusters with ``messages`` in all; Spark is started, and two runs are taken."""
+def runs(
+    stack: ExitStack, folder: Path, messages: int, windows: int, processor: Callable[[], float]
+) -> None:
+    """Three clusters with ``messages`` in all, over a day of so many windows; Spark is started, and
+    two runs are taken."""
+    window_ms = DAY // windows
     brokers = {
         name: stack.enter_context(OwnBroker(folder / name)) for name in ("dc1", "dc2", "aggregate")
     }
@@ -36,15 +39,15 @@ def runs(stack: ExitStack, folder: Path, messages: int, processor: Callable[[], 
             for name, broker in brokers.items()
         ),
         mirrors=tuple(Mirror(source=name, target="aggregate") for name in ("dc1", "dc2")),
-        audit=AuditSettings(window_ms=W, settle_min_ms=0),
+        audit=AuditSettings(window_ms=window_ms, settle_min_ms=0),
     )
     now = time.time_ns() // 1_000_000
-    end = now - now % W
+    end = now - now % window_ms
     for cluster in deployment.clusters:
         with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
             admin.create_topic("metrics", PARTITIONS)
     for name in ("dc1", "dc2"):
-        _fill(deployment, name, messages // 4, end)
+        _fill(deployment, name, messages // 4, end, window_ms)
     began, used = time.monotonic(), processor()
     steps = Steps(lambda text: print(text, file=sys.stderr), quiet=True)
     with steps.step("start", "starting Spark"):
@@ -61,13 +64,13 @@ def runs(stack: ExitStack, folder: Path, messages: int, processor: Callable[[], 
             began, used = time.monotonic(), processor()
 
 
-def _fill(deployment: Deployment, name: str, messages: int, end: int) -> None:
+def _fill(deployment: Deployment, name: str, messages: int, end: int, window_ms: int) -> None:
     """Publish a day into a cluster, and copy it into the aggregate as a mirror does."""
     source = deployment.cluster(name).bootstrap_servers
     target = deployment.cluster("aggregate").bootstrap_servers
     value = b"v" * 200
     with Producer(
-        bootstrap_servers=source, server=f"{name}-web", interceptors=[AuditInterceptor(W)]
+        bootstrap_servers=source, server=f"{name}-web", interceptors=[AuditInterceptor(window_ms)]
     ) as producer:
         for n in range(messages):
             at = end - DAY + n * DAY // messages

@@ -124,6 +124,7 @@ def reconcile(**given: Unpack[_Options]) -> None:
     be decided yet, 1 on an error.
     """
     from tallymark_spark_jobs.engine.progress import Steps
+    from tallymark_spark_jobs.reconcile.html import with_completeness
     from tallymark_spark_jobs.reconcile.markdown import to_markdown
     from tallymark_spark_jobs.reconcile.report import print_outcome
 
@@ -142,7 +143,8 @@ def reconcile(**given: Unpack[_Options]) -> None:
     print_outcome(console, outcome)
     if report is not None:
         is_markdown = report.suffix.lower() in MARKDOWN
-        _save(report, to_markdown(outcome) if is_markdown else console.export_html())
+        page = "" if is_markdown else with_completeness(console.export_html(), outcome)
+        _save(report, to_markdown(outcome) if is_markdown else page)
     if given["repair_plan"] is not None:
         _plan_repair(job, outcome, given["repair_plan"])
     sys.exit(int(outcome.state))
