@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _SIGN: Final = 1 << 63
 _MOST: Final = _SIGN - 1
+_AT_ONCE: Final = 4096
 _COUNTS: Final = ("messages", "extra", "bytes", "malformed")
 _BOUNDS: Final = (
     "first_partition",
@@ -154,9 +155,8 @@ def from_arrow(rows: pa.RecordBatch | pa.Table) -> Iterator[CellTally]:
     names = wanted.names
     if rows.schema.names != names:
         raise ValueError(f"the columns of tallies are {', '.join(names)}")
-    batches = [rows] if not hasattr(rows, "to_batches") else rows.to_batches()
-    for batch in batches:
-        columns = [column.to_pylist() for column in batch.columns]
+    for start in range(0, rows.num_rows, _AT_ONCE):  # as Python objects they take ten times as much
+        columns = [column.to_pylist() for column in rows.slice(start, _AT_ONCE).columns]
         for row in zip(*columns, strict=True):
             yield _tally(dict(zip(names, row, strict=True)))
 

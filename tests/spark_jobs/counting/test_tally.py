@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -226,6 +227,14 @@ def test_json_and_arrow_bring_back_what_was_given(tallies: list[CellTally]) -> N
     rows.validate(full=True)
     assert rows.schema == schema()
     assert list(from_arrow(rows)) == tallies
+
+
+def test_many_rows_are_read_in_portions() -> None:
+    tallies = [replace(tally(((n, n + 1),)), first_offset=n) for n in range(10_000)]
+    rows = to_arrow(tallies)
+    assert list(from_arrow(rows)) == tallies
+    two = pa.Table.from_batches([rows.slice(0, 7), rows.slice(7)])
+    assert list(from_arrow(two)) == tallies
 
 
 @pytest.mark.parametrize(
