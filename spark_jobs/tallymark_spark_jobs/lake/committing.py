@@ -44,6 +44,10 @@ class Raced(Exception):
     """Another version was made since the snapshot was read; this one was not."""
 
 
+class Busy(UserError):
+    """Other writers were faster each time. Nothing was written."""
+
+
 class Version(NamedTuple):
     """A version of the table that has a head."""
 
@@ -169,7 +173,7 @@ class CommittedTable(ABC, Generic[S]):
                 return made
             now = self.open()
             still_right(now)
-        raise UserError(
+        raise Busy(
             f"{self.location}: other writers were faster {TRIES} times. Nothing was written;"
             " look what else writes to this table, and run the job again"
         )

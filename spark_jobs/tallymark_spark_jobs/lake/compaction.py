@@ -17,7 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from tallymark_spark_jobs.lake.columns import written_as
-from tallymark_spark_jobs.lake.committing import Change, CommittedTable
+from tallymark_spark_jobs.lake.committing import Busy, Change, CommittedTable
 from tallymark_spark_jobs.lake.heads import maintenance
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import (
@@ -42,7 +42,8 @@ _BATCHES_IN_A_GROUP: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did; ``given_up`` files were changed by others in the meantime."""
+    """What a compaction did; ``given_up`` files are as they were, since others changed them in the
+    meantime, or always were faster."""
 
     files_before: int = 0
     files_after: int = 0
@@ -123,7 +124,7 @@ def _join(
         still_there(table.open())
         change = Change(new, old, (), (), True, maintenance("compact", job))
         table.change(table.mine(snapshot), change, still_there)
-    except Conflict:
+    except (Conflict, Busy):
         for file in new:
             table.storage.delete(file.path)
         return Compacted(given_up=len(old))

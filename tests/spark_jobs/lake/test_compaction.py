@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lake_rows import PLACE, ROWS, append, files_on_disk, held, key, load, once
 
 from tallymark.errors import UserError
-from tallymark_spark_jobs.lake import compaction
+from tallymark_spark_jobs.lake import committing, compaction
 from tallymark_spark_jobs.lake.committing import CommittedTable
 from tallymark_spark_jobs.lake.compaction import compact, joins
 from tallymark_spark_jobs.lake.opening import Lake
@@ -134,6 +134,20 @@ def test_the_slower_of_two_compactions_gives_up(lake: Lake, monkeypatch: Any) ->
     assert held(table.location, newest) == once((0, 0, 30), (1, 0, 40), (2, 0, 5))
     joined = {path for path in files_on_disk(table.location) if "joined-" in path}
     assert joined == {file.path for file in newest.files()}
+
+
+def test_a_compaction_that_is_never_fast_enough_gives_up(lake: Lake, monkeypatch: Any) -> None:
+    """Loads that commit without a pause: a compaction ended with an error, and left its files."""
+    table = small_files(lake)
+
+    def overtaken(*_: Any) -> None:
+        raise committing.Raced
+
+    monkeypatch.setattr(committing, "TRIES", 3)
+    monkeypatch.setattr(table, "try_change", overtaken)
+    assert compact(table, TARGET, job="job").given_up == 10
+    assert not any("joined-" in path for path in files_on_disk(table.location))
+    assert held(table.location, table.open()) == once((0, 0, 30), (1, 0, 40), (2, 0, 5))
 
 
 def test_a_file_with_other_rows_than_the_table_says_is_not_joined(lake: Lake) -> None:

@@ -15,6 +15,7 @@ from tallymark.errors import UserError
 from tallymark_spark_jobs.lake.committing import Change, CommittedTable
 from tallymark_spark_jobs.lake.compaction import compact
 from tallymark_spark_jobs.lake.opening import Lake
+from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import (
     Append,
     Conflict,
@@ -263,3 +264,17 @@ def test_iceberg_joins_its_manifests(tmp_path: Path) -> None:
     handle = table.open().handle
     assert len(handle.current_snapshot().manifests(handle.io)) < 100
     assert len(list(table.open().files())) == 120
+
+
+def test_options_of_object_stores_have_the_names_of_their_own_tools() -> None:
+    from pyarrow import fs
+
+    options = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "x"}
+    options |= {"AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "eu-central-1"}
+    storage = Storage("s3://bucket/lake/dc1/page-views", options)
+    found, root = storage.open()
+    assert isinstance(found, fs.S3FileSystem)
+    assert (found.region, root) == ("eu-central-1", "bucket/lake/dc1/page-views")
+    assert storage.address("a.parquet") == "s3://bucket/lake/dc1/page-views/a.parquet"
+    with pytest.raises(UserError, match="nowhere://x: cannot be used as a lake"):
+        Storage("nowhere://x", {}).open()

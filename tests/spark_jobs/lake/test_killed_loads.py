@@ -19,7 +19,7 @@ from tallymark_spark_jobs.lake.opening import Lake
 pytestmark = pytest.mark.process
 
 PROGRAM = """
-import sys
+import random, sys, time
 sys.path[:0] = sys.argv[3].split(":")
 from lake_rows import append, key
 from tallymark_spark_jobs.lake.opening import Lake
@@ -34,6 +34,7 @@ while True:
         table.commit(snapshot, append(table.location, *spans))
     except Conflict:
         pass
+    time.sleep(random.uniform(0, 0.1))
 """
 
 
