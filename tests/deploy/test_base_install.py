@@ -35,7 +35,7 @@ from tallymark.cli.main import main
 main()
 '''
 EXTRAS = {"fastapi", "starlette", "uvicorn", "jinja2", "pyspark", "pyarrow", "pandas", "psycopg"}
-EXTRAS |= {"httptools", "joserfc", "numba"}
+EXTRAS |= {"httptools", "joserfc", "numba", "deltalake", "pyiceberg"}
 """What the extras bring, by the names that are imported."""
 
 SETTINGS = """

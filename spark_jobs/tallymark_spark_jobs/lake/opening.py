@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 Format = Literal["delta", "iceberg"]
-_EXTRAS: Final = {"deltalake": "lake", "pyiceberg": "iceberg", "pyarrow": "spark"}
+_EXTRAS: Final = {"delta": ("lake", "deltalake"), "iceberg": ("iceberg", "pyiceberg")}
+"""By format: the extra that brings it, and its package."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Lake:
         )
 
     def tables(self) -> list[tuple[str, str]]:
-        """Cluster and topic of every folder that may be a table, sorted."""
+        """Cluster and topic of every folder that may be a table, sorted. UserError: as above."""
+        self.require()
         return [
             (cluster, topic)
             for cluster in Storage(self.path, self.options).folders()
@@ -54,16 +56,21 @@ class Lake:
 
     def format_module(self, name: str) -> Any:
         """A module of the lake's format. UserError: the format's package is not installed."""
+        self.require()
+        return importlib.import_module(f"tallymark_spark_jobs.lake.{self.format}.{name}")
+
+    def require(self) -> None:
+        """UserError: what tables of this format need is not installed."""
+        extra, package = _EXTRAS[self.format]
         try:
-            return importlib.import_module(f"tallymark_spark_jobs.lake.{self.format}.{name}")
+            for needed in ("pyarrow", package):
+                importlib.import_module(needed)
         except ModuleNotFoundError as error:
-            extra = _EXTRAS.get(error.name or "")
-            if extra is None:
-                raise
             raise UserError(
-                f"tables of the format {self.format} need {error.name}:"
-                f" pip install 'tallymark[{extra}]'"
-            ) from error
+                f"tables of the format {self.format} need the package {error.name}, which is not"
+                " installed",
+                f"pip install 'tallymark[{extra}]'",
+            ) from None
 
     def connect(self) -> Catalog:
         """A connection to Iceberg's catalogue. UserError: it cannot be used."""

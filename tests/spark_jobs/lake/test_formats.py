@@ -278,3 +278,17 @@ def test_options_of_object_stores_have_the_names_of_their_own_tools() -> None:
     assert storage.address("a.parquet") == "s3://bucket/lake/dc1/page-views/a.parquet"
     with pytest.raises(UserError, match="nowhere://x: cannot be used as a lake"):
         Storage("nowhere://x", {}).open()
+
+
+@pytest.mark.parametrize("missing", ["pyarrow", "the format"])
+def test_a_format_that_is_not_installed_is_said(lake: Lake, monkeypatch: Any, missing: str) -> None:
+    """It was "unexpected ModuleNotFoundError ... this is a bug"."""
+    extra, package = {"delta": ("lake", "deltalake"), "iceberg": ("iceberg", "pyiceberg")}[
+        lake.format
+    ]
+    name = missing if missing == "pyarrow" else package
+    monkeypatch.setitem(sys.modules, name, None)
+    for ask in (lake.tables, lambda: lake.table("dc1", "page-views")):
+        with pytest.raises(UserError, match=f"{lake.format} need the package {name}") as error:
+            ask()
+        assert f"pip install 'tallymark[{extra}]'" in str(error.value)
