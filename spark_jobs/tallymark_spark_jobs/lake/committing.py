@@ -152,11 +152,13 @@ class CommittedTable(ABC, Generic[S]):
         change: Change,
         still_right: Callable[[S], None],
         rows: pyarrow.Schema | None = None,
+        tries: int = TRIES,
     ) -> Commit:
         """Make the version on top of the snapshot, or of whatever others made of it: as long as
-        ``still_right``, which is asked about each newer snapshot, does not raise."""
+        ``still_right``, which is asked about each newer snapshot, does not raise. Busy: others were
+        faster ``tries`` times."""
         now = snapshot
-        for wait in waits():
+        for wait in waits(tries):
             try:
                 ready = self.prepared(now, rows)
                 if ready is not now:
@@ -174,7 +176,7 @@ class CommittedTable(ABC, Generic[S]):
             now = self.open()
             still_right(now)
         raise Busy(
-            f"{self.location}: other writers were faster {TRIES} times. Nothing was written;"
+            f"{self.location}: other writers were faster {tries} times. Nothing was written;"
             " look what else writes to this table, and run the job again"
         )
 
@@ -191,8 +193,8 @@ class CommittedTable(ABC, Generic[S]):
         return None
 
 
-def waits() -> Iterator[float]:
+def waits(tries: int = TRIES) -> Iterator[float]:
     """Seconds between attempts, each as random as it may be, so that two writers part."""
     growing = (0.01 * 2**number for number in range(6))
     longest = chain(growing, repeat(_LONGEST_WAIT_S))
-    return (random.uniform(0, limit) for limit, _ in zip(longest, range(TRIES), strict=False))
+    return (random.uniform(0, limit) for limit, _ in zip(longest, range(tries), strict=False))

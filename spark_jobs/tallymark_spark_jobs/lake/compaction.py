@@ -36,6 +36,8 @@ FEWEST: Final = 4
 """Fewer small files of one hour are not worth being written again."""
 COMMIT_BYTES: Final = 1 << 30
 """About so much is joined by one commit: what is lost if another was faster."""
+_TRIES: Final = 8
+"""Where loads are faster so often, they are left alone until the next time."""
 _BATCH_ROWS: Final = 1 << 16
 _BATCHES_IN_A_GROUP: Final = 4
 
@@ -123,7 +125,7 @@ def _join(
         new += (rewritten(table.storage, group, columns) for group in groups)
         still_there(table.open())
         change = Change(new, old, (), (), True, maintenance("compact", job))
-        table.change(table.mine(snapshot), change, still_there)
+        table.change(table.mine(snapshot), change, still_there, tries=_TRIES)
     except (Conflict, Busy):
         for file in new:
             table.storage.delete(file.path)

@@ -143,7 +143,6 @@ def test_a_compaction_that_is_never_fast_enough_gives_up(lake: Lake, monkeypatch
     def overtaken(*_: Any) -> None:
         raise committing.Raced
 
-    monkeypatch.setattr(committing, "TRIES", 3)
     monkeypatch.setattr(table, "try_change", overtaken)
     assert compact(table, TARGET, job="job").given_up == 10
     assert not any("joined-" in path for path in files_on_disk(table.location))
