@@ -77,6 +77,7 @@ class _Looks:
     deadline: float
     first: Outcome | None = None
     verdicts: dict[EdgeWindow, Verdict] = field(default_factory=dict[EdgeWindow, Verdict])
+    as_of: dict[EdgeWindow, int] = field(default_factory=dict[EdgeWindow, int])
     later: list[tuple[frozenset[EdgeWindow], Outcome]] = field(
         default_factory=list[tuple[frozenset[EdgeWindow], Outcome]]
     )
@@ -98,6 +99,7 @@ class _Looks:
             if ask.to_the_end:
                 self.read_on |= asked
         self.verdicts.update((_key(one), one) for one in outcome.verdicts)
+        self.as_of.update((_key(one), outcome.as_of) for one in outcome.verdicts)
 
     def next(self, steps: Steps) -> Ask | None:
         """What to look at again, after a pause if that is needed; None: nothing."""
@@ -110,7 +112,9 @@ class _Looks:
             steps.say("some messages are missing: reading on behind the period")
             return self._ask(behind, to_the_end=True)
         early = {key: one for key, one in self.verdicts.items() if one.state in EARLY}
-        settled = {key for key, one in early.items() if 0 < one.young_until <= now_ms()}
+        settled = {
+            key for key, one in early.items() if self.as_of[key] < one.young_until <= now_ms()
+        }
         if settled and len(self.later) < MOST_UNASKED - 1:
             steps.say(f"{len(settled):,} windows settled meanwhile: looking at them again")
             return self._ask(settled)

@@ -188,3 +188,19 @@ def test_what_is_wrong_by_the_counts_of_a_load_is_counted(
         (frozenset({(EDGE, "t", W)}), True),
     ]
     assert outcome.state is Exit.COMPLETE
+
+
+def test_a_window_that_waits_for_a_reporter_is_not_looked_at_again_unasked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was old enough before the look: another one moments later would find the same."""
+    asked: list[object] = []
+
+    def look(*_: object) -> Sight:
+        asked.append(_)
+        verdict = Verdict(EDGE, "t", 0, State.SETTLING, 1, 1, young_until=now_ms() - 60_000)
+        return Sight(Outcome(Period(0, W), now_ms() - 1_000, (verdict,), {}, {}, idle=False))
+
+    monkeypatch.setattr(module, "look", look)
+    run(tmp_path, Period(0, W), 0)
+    assert len(asked) == 1
