@@ -20,7 +20,7 @@ from tallymark_audit.collector.counting.cells import MAX_RANGES, count
 from tallymark_audit.collector.counting.comparison import difference, news, rewritten
 from tallymark_audit.collector.counting.lateness import Lateness
 from tallymark_audit.collector.counting.monitoring import MonitoringBatch
-from tallymark_audit.collector.limits.lake_claims import owed_only
+from tallymark_audit.collector.limits.lake_claims import owed, parted
 from tallymark_audit.collector.limits.opener import Opener
 from tallymark_audit.collector.partitions.vanishing import Vanishing
 from tallymark_audit.model.cells import CellKey
@@ -415,8 +415,9 @@ class Ledger:
         read = one.monitoring
         if read is not None:
             place = self.cluster, read.partition
-            owed = owed_only(connection, self.cluster, read.events)
-            events = self.opener.take_in(connection, *place, owed, now)
+            loads, others = parted(read.events)
+            events = self.opener.take_in(connection, *place, others, now)
+            events += owed(connection, self.cluster, loads)
             add_events(connection, self.cluster, events, now, read.trimmed)
             for event in events:
                 for gap in event.gaps:

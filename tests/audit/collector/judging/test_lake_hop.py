@@ -18,6 +18,7 @@ from sqlalchemy import select
 from tallymark.deployment import LakeSettings
 from tallymark_audit.cli import command
 from tallymark_audit.collector.judging import hop_loop
+from tallymark_audit.collector.limits.openings import Budget
 from tallymark_audit.judge.states import State
 from tallymark_audit.judge.windows import judge_windows
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
@@ -337,3 +338,31 @@ def test_a_new_lake_leaves_old_windows_packed(tmp_path: Path) -> None:
                 select(tables.claims.c.window).where(tables.claims.c.tier == "lake")
             )
             assert set(kept) == set(world.states(EDGE))
+
+
+def test_a_load_of_a_day_is_not_too_many_reports(world: World) -> None:
+    """Reports have budgets, and a report that exceeds them is left out until the next one makes up
+    for it. A load reports each commit once: a night's windows, all long ago, were left out, and
+    waited for their load for ever."""
+    one, lake = publisher(world, "dc1", b"a"), lake_of(world)
+    steady(world, one, ms=6000)
+    world.now += 3_600_000
+    world.collectors["aggregate"].ledger.opener.budget = Budget(1, W)
+    for _ in range(120):
+        loaded(world, lake, most=1)
+    heartbeats(world, one)
+    assert lake.through[0] == 120
+    assert set(world.states(EDGE).values()) == {State.COMPLETE}
+    with world.store.read() as connection:
+        assert "too-many-reports" not in {i["kind"] for i in queries.all_incidents(connection)}
+
+
+def test_where_there_is_no_lake_its_reports_are_left_out(tmp_path: Path) -> None:
+    """Else whoever may write to the audit topic could fill the store of any deployment."""
+    with world_in(tmp_path) as world:
+        one = publisher(world, "dc1", b"a")
+        steady(world, one, ms=1000)
+        loaded(world, lake_of(world))
+        heartbeats(world, one)
+        with world.store.read() as connection:
+            assert not [r for r in queries.all_reporters(connection) if r["kind"] == "lake"]
