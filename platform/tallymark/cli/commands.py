@@ -75,6 +75,10 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark_spark_jobs.cli.lake:lake",
         "Look into the lake, and keep its files in order.",
     ),
+    "load": Entry(
+        "tallymark_spark_jobs.cli.load:load",
+        "Load topics into the lake, with Spark: every message exactly once.",
+    ),
     "log-dirs": Entry(
         "tallymark.cli.admin.log_dirs:command",
         "Show what the disks of brokers hold.",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CHECKPOINTS = "_checkpoints"
 """The folder of the lake for them. No cluster can have this name."""
+MOST = 5_000_000
 
 
 class _Options(SparkOptions):
@@ -30,7 +31,7 @@ class _Options(SparkOptions):
     accept_gap: bool
     every: float
     available_now: bool
-    most: int
+    most: int | None
     checkpoint: str | None
 
 
@@ -55,10 +56,9 @@ class _Options(SparkOptions):
     "--max-offsets",
     "most",
     type=click.IntRange(1),
-    default=5_000_000,
-    show_default=True,
     metavar="N",
-    help="Offsets of a batch, all partitions together. Needs PySpark 4.2.",
+    help="Offsets of a batch, all partitions together; needs PySpark 4.2."
+    f"  [default: {MOST}, before PySpark 4.2 no limit]",
 )
 @click.option(
     "--checkpoint",
@@ -83,6 +83,7 @@ def stream_load(**given: Unpack[_Options]) -> None:
     from tallymark_spark_jobs.engine.progress import Steps
     from tallymark_spark_jobs.engine.running import spark_job
     from tallymark_spark_jobs.engine.session import require_spark
+    from tallymark_spark_jobs.source.streaming.stream_reader import has_limits
     from tallymark_spark_jobs.stream.query import LoadStream, StoppedError, StreamSettings
 
     require_spark()
@@ -92,7 +93,7 @@ def stream_load(**given: Unpack[_Options]) -> None:
         None if given["settings"] is None else str(Path(given["settings"]).absolute()),
         given["checkpoint"] or f"{str(job.deployment.lake_path).rstrip('/')}/{CHECKPOINTS}",
         None if given["available_now"] else given["every"],
-        given["most"],
+        given["most"] or (MOST if has_limits() else 0),
     )
     with spark_job(
         "tallymark-stream-load", job.deployment.log_dir, engine_of(given), steps

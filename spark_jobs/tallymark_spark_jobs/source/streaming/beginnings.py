@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -166,7 +167,8 @@ class _Remote:
     def __init__(self, location: str) -> None:
         from pyarrow import fs
 
-        self._fs, self._path = fs.FileSystem.from_uri(location)
+        known = re.sub("^s3[an]://", "s3://", location)  # Hadoop's names, which Spark wants
+        self._fs, self._path = fs.FileSystem.from_uri(known)
 
     def read(self, name: str) -> bytes | None:
         try:

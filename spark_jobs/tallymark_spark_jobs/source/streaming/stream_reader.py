@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -260,15 +261,20 @@ def stream_reader(options: StreamOptions, parts: Parts | None = None) -> StreamR
     """The one for the PySpark that is installed; ``parts``: default records. Raises UserError where
     the options need a newer one."""
     made = parts or Records(options)
-    try:
+    if has_limits():
         from tallymark_spark_jobs.source.streaming.admission import LimitedStreamReader
-    except ImportError:
-        if not options.most and not options.least:
-            return StreamReader(options, made)
-        import pyspark
 
-        raise UserError(
-            f"{MOST} and {LEAST} need PySpark 4.2 or newer; this is {pyspark.__version__}",
-            "leave them out, and every micro-batch takes all there is",
-        ) from None
-    return LimitedStreamReader(options, made)
+        return LimitedStreamReader(options, made)
+    if not options.most and not options.least:
+        return StreamReader(options, made)
+    import pyspark
+
+    raise UserError(
+        f"{MOST} and {LEAST} need PySpark 4.2 or newer; this is {pyspark.__version__}",
+        "leave them out, and every micro-batch takes all there is",
+    )
+
+
+def has_limits() -> bool:
+    """Whether this PySpark lets a source say how far a micro-batch goes: since 4.2."""
+    return find_spec("pyspark.sql.streaming.datasource") is not None
