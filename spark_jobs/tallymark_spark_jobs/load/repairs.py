@@ -198,8 +198,9 @@ def _offsets_in(
 
 
 def _is(rows: Any, column: str, value: object) -> Any:
-    import pyarrow.compute as pc
+    from pyarrow import compute
 
+    pc: Any = compute
     return pc.is_null(rows[column]) if value is None else pc.equal(rows[column], value)
 
 
