@@ -15,7 +15,6 @@ from tallymark_audit.repair import read_plan, reloads_of
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.lake.opening import Lake
 from tallymark_spark_jobs.lake.table import Commit
-from tallymark_spark_jobs.load.formats import RAW, RowFormat
 from tallymark_spark_jobs.load.landing import Lander
 from tallymark_spark_jobs.load.logs import topics_of
 from tallymark_spark_jobs.load.names import run_name
@@ -25,6 +24,7 @@ from tallymark_spark_jobs.load.reporting import report
 from tallymark_spark_jobs.load.run import run_load
 from tallymark_spark_jobs.load.shapes import LoadSettings, TopicLoad
 from tallymark_spark_jobs.load.upkeep import keep_up
+from tallymark_spark_jobs.load.writing.formats import RAW, RowFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _tell(job: LoadJob, load: TopicLoad, unreported: dict[tuple[str, str], str])
 def _format(deployment: Deployment, topic: str) -> RowFormat:
     if not re.fullmatch(settings_of(deployment).avro_topics, topic):
         return RAW
-    from tallymark_spark_jobs.load.avro_format import avro_format  # imports fastavro
+    from tallymark_spark_jobs.load.writing.avro_format import avro_format  # imports fastavro
 
     return avro_format(deployment, topic)
 

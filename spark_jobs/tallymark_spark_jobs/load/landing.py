@@ -26,11 +26,11 @@ from tallymark_spark_jobs.counting.tally import merged
 from tallymark_spark_jobs.engine.files import located
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import Manifest, OffsetRange
-from tallymark_spark_jobs.load.files import SpanFiles
-from tallymark_spark_jobs.load.formats import RAW, RowFormat, RowMaker, joined
-from tallymark_spark_jobs.load.places import hours_of
-from tallymark_spark_jobs.load.quarantine import KIND, poison_rows
-from tallymark_spark_jobs.load.rows import Records
+from tallymark_spark_jobs.load.writing.files import SpanFiles
+from tallymark_spark_jobs.load.writing.formats import RAW, RowFormat, RowMaker, joined
+from tallymark_spark_jobs.load.writing.places import hours_of
+from tallymark_spark_jobs.load.writing.quarantine import KIND, poison_rows
+from tallymark_spark_jobs.load.writing.rows import Records
 from tallymark_spark_jobs.source.planning import Span
 from tallymark_spark_jobs.source.reading import Damage, Expired, read_tables
 from tallymark_spark_jobs.source.tables import Table, TableReader, worth_compiling

@@ -17,10 +17,10 @@ from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_spark_jobs.lake.table import Append, Commit, Conflict, OffsetRange, PartitionKey
 from tallymark_spark_jobs.load.landing import Lander, LandTask
 from tallymark_spark_jobs.load.names import loaded_as_of
-from tallymark_spark_jobs.load.places import first_on_time
-from tallymark_spark_jobs.load.quarantine import quarantined_offsets
 from tallymark_spark_jobs.load.run import Committed, remove
 from tallymark_spark_jobs.load.shapes import LoadSettings, TopicLoad, TopicResult
+from tallymark_spark_jobs.load.writing.places import first_on_time
+from tallymark_spark_jobs.load.writing.quarantine import quarantined_offsets
 
 if TYPE_CHECKING:
     from tallymark_spark_jobs.lake.storage import Storage

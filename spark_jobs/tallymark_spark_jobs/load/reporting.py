@@ -21,7 +21,7 @@ from tallymark_audit.reporters.lake import (
     LoadedThrough,
 )
 from tallymark_spark_jobs.lake.storage import Storage
-from tallymark_spark_jobs.load.quarantine import quarantined_cells, without
+from tallymark_spark_jobs.load.writing.quarantine import quarantined_cells, without
 
 if TYPE_CHECKING:
     from tallymark.deployment import Deployment

@@ -19,9 +19,9 @@ from tallymark_spark_jobs.lake.table import Append, Commit, Conflict, PartitionK
 from tallymark_spark_jobs.load.committable import Committable, committable
 from tallymark_spark_jobs.load.landing import Landed, Lander, LandTask
 from tallymark_spark_jobs.load.names import loaded_as_of, part_of
-from tallymark_spark_jobs.load.places import first_on_time
 from tallymark_spark_jobs.load.planning import LoadPlan, capped, plan_load, readable, shares
 from tallymark_spark_jobs.load.shapes import LoadSettings, TopicLoad, TopicResult
+from tallymark_spark_jobs.load.writing.places import first_on_time
 
 if TYPE_CHECKING:
     from tallymark_spark_jobs.lake.table import Manifest, Snapshot

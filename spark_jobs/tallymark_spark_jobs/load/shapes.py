@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tallymark_spark_jobs.lake.table import Commit, LakeTable, OffsetRange, PartitionKey
-from tallymark_spark_jobs.load.formats import RAW, RowFormat
 from tallymark_spark_jobs.load.planning import LogState
+from tallymark_spark_jobs.load.writing.formats import RAW, RowFormat
 
 if TYPE_CHECKING:
     from tallymark.client.core.security.deployment import ConnectionSettings

@@ -21,9 +21,9 @@ from tallymark.protocol.records.compiled import kernel
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import Append, Manifest, OffsetRange, PartitionKey
 from tallymark_spark_jobs.lake.tiling import check_append
-from tallymark_spark_jobs.load import files
 from tallymark_spark_jobs.load.landing import Landed, LandTask, attempt, land
-from tallymark_spark_jobs.load.rows import RAW_ROWS, Records
+from tallymark_spark_jobs.load.writing import files
+from tallymark_spark_jobs.load.writing.rows import RAW_ROWS, Records
 from tallymark_spark_jobs.source import reading, tables
 from tallymark_spark_jobs.source.reading import Piece
 

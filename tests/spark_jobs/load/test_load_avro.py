@@ -20,8 +20,8 @@ from tallymark_schema_registry.embedded import RegistryServer
 from tallymark_schema_registry.testing import memory_registry
 from tallymark_spark_jobs.cli.load import load
 from tallymark_spark_jobs.lake.opening import Format, Lake
-from tallymark_spark_jobs.load.avro_format import avro_format
 from tallymark_spark_jobs.load.reporting import lake_commit
+from tallymark_spark_jobs.load.writing.avro_format import avro_format
 
 DAY = 1_769_817_600_000  # 2026-01-31
 FIRST = {

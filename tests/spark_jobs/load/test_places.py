@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tallymark_spark_jobs.lake.memory import MemoryTable
 from tallymark_spark_jobs.lake.table import Append, Manifest, OffsetRange, PartitionKey
 from tallymark_spark_jobs.load.names import complete_as_of, loaded_as_of, part_of, run_name
-from tallymark_spark_jobs.load.places import first_on_time, hour_of, place_of
+from tallymark_spark_jobs.load.writing.places import first_on_time, hour_of, place_of
 
 DAY = 1_769_817_600_000  # 2026-01-31
 HOUR = 3_600_000

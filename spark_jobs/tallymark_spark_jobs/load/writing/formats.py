@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from tallymark_spark_jobs.load.rows import RAW_ROWS, Records
+from tallymark_spark_jobs.load.writing.rows import RAW_ROWS, Records
 
 if TYPE_CHECKING:
     import numpy as np

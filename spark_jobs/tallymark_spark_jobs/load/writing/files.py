@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from tallymark.errors import UserError
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import SIDE_FOLDER, Bounds, DataFile
-from tallymark_spark_jobs.load.places import place_of
+from tallymark_spark_jobs.load.writing.places import place_of
 
 GROUP_ROWS: Final = 1 << 18
 GROUP_BYTES: Final = 32 << 20

@@ -18,7 +18,7 @@ from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError, UserError
 from tallymark.serialization import RegistryClient
 from tallymark_spark_jobs.lake.table import PARTITION_COLUMNS
-from tallymark_spark_jobs.load.rows import RAW_ROWS
+from tallymark_spark_jobs.load.writing.rows import RAW_ROWS
 from tallymark_spark_jobs.source.avro.decoding import ValueDecoder
 from tallymark_spark_jobs.source.avro.reader_schema import ReaderSchema
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tallymark_spark_jobs.load.formats import Bad
-    from tallymark_spark_jobs.load.rows import Records
+    from tallymark_spark_jobs.load.writing.formats import Bad
+    from tallymark_spark_jobs.load.writing.rows import Records
 
 _TAKEN: Final = {name.lower() for name in (*RAW_ROWS.names, *PARTITION_COLUMNS)}
 _LOG: Final = [one for one in RAW_ROWS if one.name not in ("key", "value")]
@@ -35,7 +35,7 @@ _LOG: Final = [one for one in RAW_ROWS if one.name not in ("key", "value")]
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat:
-    """A :class:`~tallymark_spark_jobs.load.formats.RowFormat`. ``registry``: how tasks reach it."""
+    """A :class:`~tallymark_spark_jobs.load.writing.formats.RowFormat`. ``registry``: how tasks reach it."""
 
     reader: ReaderSchema
     registry: RegistrySettings = field(repr=False)
@@ -61,7 +61,7 @@ class AvroFormat:
 
 
 class AvroRows:
-    """A :class:`~tallymark_spark_jobs.load.formats.RowMaker` that decodes values."""
+    """A :class:`~tallymark_spark_jobs.load.writing.formats.RowMaker` that decodes values."""
 
     def __init__(self, format: AvroFormat) -> None:
         self._schema = format.schema

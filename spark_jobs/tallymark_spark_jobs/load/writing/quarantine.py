@@ -19,12 +19,12 @@ from tallymark_audit.model.cells import CellKey, window_of
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import SIDE_FOLDER
-from tallymark_spark_jobs.load.rows import micros
+from tallymark_spark_jobs.load.writing.rows import micros
 from tallymark_spark_jobs.source.rows import HEADER, TIMESTAMP
 
 if TYPE_CHECKING:
     from tallymark_audit.reporters.lake import LakeTally
-    from tallymark_spark_jobs.load.rows import Records
+    from tallymark_spark_jobs.load.writing.rows import Records
 
 KIND: Final = "quarantine"
 """The folder of such files below :data:`~tallymark_spark_jobs.lake.table.SIDE_FOLDER`."""
