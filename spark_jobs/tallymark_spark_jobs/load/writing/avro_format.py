@@ -35,7 +35,8 @@ _LOG: Final = [one for one in RAW_ROWS if one.name not in ("key", "value")]
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat:
-    """A :class:`~tallymark_spark_jobs.load.writing.formats.RowFormat`. ``registry``: how tasks reach it."""
+    """A :class:`~tallymark_spark_jobs.load.writing.formats.RowFormat`. ``registry``: how tasks
+    reach it."""
 
     reader: ReaderSchema
     registry: RegistrySettings = field(repr=False)
