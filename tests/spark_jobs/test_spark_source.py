@@ -110,6 +110,34 @@ def test_stamps_by_ranges_of_offsets_split_into_many_tasks(spark: Any, servers: 
     assert (len(row.instance), row.timestamp, row.size) == (16, START + 42_000, len("value 42"))
 
 
+def test_only_the_columns_that_are_wanted(spark: Any, servers: str) -> None:
+    """A Python data source made all columns of every row, whatever was selected of them."""
+    frame = load(spark, servers, subscribe="t", columns="offset, value, partition")
+    assert frame.columns == ["value", "partition", "offset"]
+    found = {(row.partition, row.offset): bytes(row.value) for row in frame.collect()}
+    assert found == {(p, n): b"value %d" % n for p in (0, 1) for n in range(EACH)}
+    stamps = load(spark, servers, subscribe="t", mode="stamps", columns="sequence,stamped")
+    assert stamps.groupBy("stamped").count().collect() == [(1, 2 * EACH)]
+
+
+def test_what_is_left_out_for_its_time_is_told(spark: Any, servers: str) -> None:
+    frame = load(
+        spark,
+        servers,
+        subscribe="t",
+        mode="stamps",
+        endingTimestamp=str(START + 3_000),
+        endingLateness="0",
+    )
+    found = sorted((r.partition, r.offset, r.stamped, r.instance) for r in frame.collect())
+    told = [(p, o, i) for p, o, kind, i in found if kind == 5]
+    assert [p for p, _, _ in told] == [0, 1]
+    assert all(3 <= offset < EACH and end == f"{EACH}:-1" for _, offset, end in told)
+    assert [(p, o) for p, o, kind, _ in found if kind == 1] == [
+        (partition, offset) for partition in (0, 1) for offset in range(3)
+    ]
+
+
 def test_timestamps_bound_the_records(spark: Any, servers: str) -> None:
     frame = load(
         spark,
