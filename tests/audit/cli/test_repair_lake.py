@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from tallymark_audit.cli.repair_lake import load_again, parted
@@ -79,3 +80,11 @@ def test_without_such_items_nothing_is_started() -> None:
     run = Loads()
     assert load_again(RepairPlan(1, ()), None, lambda _: None, run) == []
     assert not run.calls
+
+
+def test_the_command_is_there_and_takes_a_plan() -> None:
+    """The audit starts it by name: here both are held together."""
+    (entry,) = entry_points(group="tallymark.commands", name="load")
+    command = entry.load()
+    (option,) = [one for one in command.params if one.name == "repair"]
+    assert option.opts == ["--repair"]
