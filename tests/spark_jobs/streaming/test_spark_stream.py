@@ -60,7 +60,19 @@ class Query:
         after: Callable[[int], None] | None = None,
         options: Mapping[str, str] = MappingProxyType({}),
     ) -> list[Any]:
-        """Its progresses. ``after`` is called behind each batch, before Spark commits it."""
+        """Its progresses. ``after`` is called behind each batch, before Spark commits it. Spark
+        gives a new Python process 10 s, which a busy machine may need: the query is started again
+        then.
+        """
+        for _ in range(3):
+            try:
+                return self._run(after, options)
+            except Exception as error:
+                if "failed to connect back" not in str(error):
+                    raise
+        return self._run(after, options)
+
+    def _run(self, after: Callable[[int], None] | None, options: Mapping[str, str]) -> list[Any]:
 
         def body(frame: Any, batch: int) -> None:
             rows = [(row.partition, row.offset, bytes(row.value)) for row in frame.collect()]
