@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from support.spark.loading import load, load_here
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -120,10 +122,12 @@ WITH_SPARK: Final[Mapping[str, Callable[[Any, str, str], None]]] = {
     "cells": cells,
     "runs and contents": runs_with_contents,
     "cells of stamps": cells_of_stamps,
+    "load": load,
     "Spark's connector": connector,
 }
 WITHOUT_SPARK: Final[Mapping[str, Callable[[Any, str, str], None]]] = {
     "Arrow without Spark": arrow,
     "runs without Spark": counted,
+    "load without Spark": load_here,
     "confluent-kafka": confluent,
 }
