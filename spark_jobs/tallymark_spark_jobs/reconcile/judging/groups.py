@@ -7,7 +7,7 @@ and claimed there, and the few facts that all groups share.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tallymark.deployment import Deployment
@@ -77,26 +77,26 @@ def judge_group(
 
 def families(topics: Iterable[str], edges: Iterable[Edge]) -> dict[str, str]:
     """By topic, the name of its family: the first of its topics."""
-    renaming = [edge for edge in edges if edge.mirror is not None]
-    names = set(topics)
-    found = {name: name for name in names}
+    found = {name: name for name in topics}
 
     def root(name: str) -> str:
         while found.setdefault(name, name) != name:
             name = found[name]
         return name
 
-    look = list(names)
-    while look:
-        name = look.pop()
+    renaming = [edge for edge in edges if edge.mirror is not None]
+    here = {(edge.upstream, name) for edge in renaming for name in found}
+    for _ in {edge.upstream for edge in renaming}:  # no way through the mirrors is longer
+        there: set[ClusterTopic] = set()
         for edge in renaming:
-            other = edge.downstream_topic(name)
-            if other == name or not (edge.mirror and edge.mirror.copies(name)):
-                continue
-            if other not in found:
-                look.append(other)
-            one, two = sorted((root(name), root(other)))
-            found[two] = one
+            for name in [name for cluster, name in here if cluster == edge.upstream]:
+                other = edge.downstream_topic(name)
+                if edge.mirror is None or other == name or not edge.mirror.copies(name):
+                    continue
+                there.add((edge.downstream, other))
+                one, two = sorted((root(name), root(other)))
+                found[two] = one
+        here = there
     return {name: root(name) for name in list(found)}
 
 
@@ -127,8 +127,3 @@ def _claims(books: Mapping[str, ClaimBook]) -> dict[CellKey, list[Claim]]:
         for key, claim in book.claims().items():
             found.setdefault(key, []).append(claim)
     return found
-
-
-def windows_of(cells: Collection[CellAt], family: Mapping[str, str]) -> set[tuple[str, int]]:
-    """The family and window of each of these cells."""
-    return {(family.get(key.topic, key.topic), key.window) for _, key in cells}

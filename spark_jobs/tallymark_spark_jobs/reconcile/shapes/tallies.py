@@ -66,15 +66,6 @@ def parts(seen: Iterable[Seen]) -> dict[ClusterTopic, PartsByWindow]:
     return found
 
 
-def spread_topics(seen: Iterable[Seen]) -> frozenset[ClusterTopic]:
-    """The topics of which cells lie in other partitions than those that they began in."""
-    return frozenset(
-        (cluster, tally.key.topic)
-        for cluster, tally, _ in seen
-        if not tally.first_partition == tally.last_partition == tally.key.partition
-    )
-
-
 def _observation(tallies: Sequence[CellTally]) -> Observation:
     """Of aborted transactions only the sequences are kept, as the collector does."""
     sides = [_of(tally) for tally in merged(tallies)]
