@@ -118,10 +118,19 @@ def test_publish_consume_and_judge(run: Run, tmp_path: Path) -> None:
         (["registry"], "registry"),
         (["dashboards"], "dashboards"),
         (["reconcile"], "spark"),
+        (["load"], "lake"),
+        (["load", "--here"], "lake"),
+        (["stream-load"], "lake"),
+        (["lake", "tables"], "lake"),
     ],
 )
-def test_a_command_that_lacks_its_extra_says_so(run: Run, arguments: list[str], extra: str) -> None:
-    """``tallymark dashboards`` without jinja2 was "unexpected ImportError ... this is a bug"."""
+def test_a_command_that_lacks_its_extra_says_so(
+    run: Run, tmp_path: Path, arguments: list[str], extra: str
+) -> None:
+    """``tallymark dashboards`` without jinja2 was "unexpected ImportError ... this is a bug", and
+    so was a load without pyarrow."""
+    with (tmp_path / "tallymark.toml").open("a", encoding="utf-8") as settings:
+        settings.write("[lake]\n")
     command = run(*arguments)
     assert command.wait(60) == 1
     said = command.log.read_text()

@@ -14,7 +14,7 @@ from tallymark.clock import now_ms
 from tallymark.deployment import load as load_settings
 from tallymark.errors import UserError
 from tallymark_audit.model.time_format import parse_time
-from tallymark_spark_jobs.cli.shared import SparkOptions, engine_of, spark_options
+from tallymark_spark_jobs.cli.shared import SparkOptions, engine_of, require_lake, spark_options
 
 if TYPE_CHECKING:
     from tallymark_spark_jobs.engine.progress import Steps
@@ -93,10 +93,10 @@ def load(**given: Unpack[_Options]) -> None:
     offsets are left that need a decision, 4 when all is loaded but the audit could not be told or
     files not be joined, 1 on an error.
     """
+    job = _job(given)
     from tallymark_spark_jobs.engine.progress import Steps
     from tallymark_spark_jobs.load.outcome import lines_of, to_json
 
-    job = _job(given)
     if given["dry_run"]:
         _preview(job, given["json_file"])
         return
@@ -112,10 +112,10 @@ def load(**given: Unpack[_Options]) -> None:
 
 def _job(given: _Options) -> LoadJob:
     """What the options ask for."""
-    from tallymark_spark_jobs.load.job import LoadJob, settings_of
-
     deployment = load_settings(given["settings"])
-    settings_of(deployment)
+    require_lake(deployment, spark=not (given["here"] or given["dry_run"] or given["repair"]))
+    from tallymark_spark_jobs.load.job import LoadJob
+
     return LoadJob(
         deployment,
         given["clusters"],
@@ -146,13 +146,11 @@ def _repaired(job: LoadJob, plan: Path, steps: Steps) -> Outcome:
 def _on_spark(job: LoadJob, engine: Engine, steps: Steps) -> Outcome:
     """Spark is started once it is known that there is something to load."""
     from tallymark_spark_jobs.engine.running import spark_job
-    from tallymark_spark_jobs.engine.session import require_spark
     from tallymark_spark_jobs.load.job import run_job, topics_to_load
     from tallymark_spark_jobs.load.landing import land_here
     from tallymark_spark_jobs.load.on_spark import lander_on
     from tallymark_spark_jobs.load.run import plan_only
 
-    require_spark()
     loads = topics_to_load(job)
     plans = plan_only(loads, job.settings())
     if not any(plan.ranges for plan in plans):

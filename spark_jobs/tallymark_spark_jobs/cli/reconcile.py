@@ -123,6 +123,9 @@ def reconcile(**given: Unpack[_Options]) -> None:
     audit store. Exits with 0 when all is complete, 3 with discrepancies, 4 when something cannot
     be decided yet, 1 on an error.
     """
+    from tallymark_spark_jobs.engine.session import require_spark
+
+    require_spark()  # before anything is imported that needs the extra
     from tallymark_spark_jobs.engine.progress import Steps
     from tallymark_spark_jobs.reconcile.html import with_completeness
     from tallymark_spark_jobs.reconcile.markdown import to_markdown

@@ -7,6 +7,7 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
+from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError
 from tallymark_spark_jobs.engine.running import Engine
 from tallymark_spark_jobs.engine.said import of_options
@@ -46,6 +47,18 @@ def spark_options(command: _Command) -> _Command:
 def engine_of(given: SparkOptions) -> Engine:
     """Where the job runs. UserError for a ``--conf`` that is no setting of Spark."""
     return Engine(given["master"], of_options(given["conf"]), given["large"])
+
+
+def require_lake(deployment: Deployment, *, spark: bool) -> None:
+    """UserError unless the settings have a lake, and the packages are installed that its tables
+    need; with ``spark`` also what Spark needs. Called before anything is imported that needs
+    them."""
+    from tallymark_spark_jobs.engine.session import require_spark
+    from tallymark_spark_jobs.lake.opening import lake_of
+
+    lake_of(deployment).require()
+    if spark:
+        require_spark()
 
 
 def run_submitted(command: click.Command, arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from tallymark.deployment import load as load_settings
-from tallymark_spark_jobs.cli.shared import SparkOptions, engine_of, spark_options
+from tallymark_spark_jobs.cli.shared import SparkOptions, engine_of, require_lake, spark_options
 
 if TYPE_CHECKING:
     from tallymark_spark_jobs.load.job import LoadJob
@@ -80,14 +80,12 @@ def stream_load(**given: Unpack[_Options]) -> None:
     stopped or everything is loaded, 3 when offsets need a decision, 4 when all is loaded but the
     audit could not be told, 1 on an error.
     """
+    job = _job(given)
     from tallymark_spark_jobs.engine.progress import Steps
     from tallymark_spark_jobs.engine.running import spark_job
-    from tallymark_spark_jobs.engine.session import require_spark
     from tallymark_spark_jobs.source.streaming.stream_reader import has_limits
     from tallymark_spark_jobs.stream.query import LoadStream, StoppedError, StreamSettings
 
-    require_spark()
-    job = _job(given)
     steps = Steps(lambda text: click.echo(text, err=True))
     settings = StreamSettings(
         None if given["settings"] is None else str(Path(given["settings"]).absolute()),
@@ -111,10 +109,10 @@ def stream_load(**given: Unpack[_Options]) -> None:
 
 
 def _job(given: _Options) -> LoadJob:
-    from tallymark_spark_jobs.load.job import LoadJob, clusters_of, settings_of
-
     deployment = load_settings(given["settings"])
-    settings_of(deployment)
+    require_lake(deployment, spark=True)
+    from tallymark_spark_jobs.load.job import LoadJob, clusters_of
+
     job = LoadJob(deployment, given["clusters"], given["topics"], accept_gap=given["accept_gap"])
     list(clusters_of(job))
     return job

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
+from tallymark.deployment import Deployment, LakeSettings
 from tallymark.errors import UserError
 from tallymark_spark_jobs.lake.committing import CommittedTable
 from tallymark_spark_jobs.lake.storage import Storage
@@ -76,3 +77,18 @@ class Lake:
         """A connection to Iceberg's catalogue. UserError: it cannot be used."""
         catalogue = self.format_module("catalogue")
         return cast("Catalog", catalogue.connect(self.path, self.catalogue, self.options))
+
+
+def lake_of(deployment: Deployment) -> Lake:
+    """The lake of the settings. UserError: they have none."""
+    return Lake(deployment.lake_path, lake_settings(deployment).format)
+
+
+def lake_settings(deployment: Deployment) -> LakeSettings:
+    """The table ``[lake]``. UserError: there is none."""
+    if deployment.lake is None:
+        raise UserError(
+            "the settings have no [lake], so there is nothing to load into",
+            "add the table [lake] to them; docs/settings.md says what it may hold",
+        )
+    return deployment.lake

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from tallymark.client.core.security.deployment import connection_settings
 from tallymark.clock import now_ms
-from tallymark.deployment import Cluster, Deployment, LakeSettings
+from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import UserError
 from tallymark_audit.repair import read_plan, reloads_of
 from tallymark_spark_jobs.engine.progress import Steps
-from tallymark_spark_jobs.lake.opening import Lake
+from tallymark_spark_jobs.lake.opening import Lake, lake_of, lake_settings
 from tallymark_spark_jobs.lake.table import Commit
 from tallymark_spark_jobs.load.landing import Lander
 from tallymark_spark_jobs.load.logs import topics_of
@@ -47,11 +47,11 @@ class LoadJob:
     @property
     def lake(self) -> Lake:
         """The lake of the settings. UserError: they have none."""
-        return Lake(self.deployment.lake_path, settings_of(self.deployment).format)
+        return lake_of(self.deployment)
 
     def settings(self, at_least_tasks: int = 1) -> LoadSettings:
         """How this run loads."""
-        lake = settings_of(self.deployment)
+        lake = lake_settings(self.deployment)
         return LoadSettings(
             run=run_name(self.as_of),
             window_ms=self.deployment.audit.window_ms,
@@ -91,16 +91,6 @@ def run_repair(
         results = [repair(load, offsets, settings, lander, tell) for load, offsets in reloads]
     told = tuple(unreported.values())
     return Outcome(settings.run, job.as_of, tuple(results), dict(steps.seconds), told)
-
-
-def settings_of(deployment: Deployment) -> LakeSettings:
-    """The table ``[lake]``. UserError: there is none."""
-    if deployment.lake is None:
-        raise UserError(
-            "the settings have no [lake], so there is nothing to load into",
-            "add the table [lake] to them; docs/settings.md says what it may hold",
-        )
-    return deployment.lake
 
 
 def topics_to_load(job: LoadJob) -> list[TopicLoad]:
@@ -155,7 +145,7 @@ def _tell(job: LoadJob, load: TopicLoad, unreported: dict[tuple[str, str], str])
 
 
 def _format(deployment: Deployment, topic: str) -> RowFormat:
-    if not re.fullmatch(settings_of(deployment).avro_topics, topic):
+    if not re.fullmatch(lake_settings(deployment).avro_topics, topic):
         return RAW
     from tallymark_spark_jobs.load.writing.avro_format import avro_format  # imports fastavro
 
