@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from broker_kinds import KINDS, either_broker, new_topic
+from own_jvm import own_jvm
 from support.spark.connector_jars import connector_jars
 
 from tallymark import Admin, Producer
@@ -26,7 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip("Spark's connector is not here: deploy/ensure-spark-connector")
     log: Path = tmp_path_factory.mktemp("spark") / "spark.log"
     conf = {"spark.jars": ",".join(map(str, jars))}
-    with spark_session("connector tests", log, "local[2]", conf) as session:
+    with own_jvm(), spark_session("connector tests", log, "local[2]", conf) as session:
         yield session
 
 

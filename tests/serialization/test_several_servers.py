@@ -166,6 +166,7 @@ def test_who_asks(start: Start) -> None:
 def test_secrets_are_nowhere(start: Start, nobody: str, caplog: pytest.LogCaptureFixture) -> None:
     """The HTTP library logs each address that it asks, with the password in it."""
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "httpx")  # a server in the same process quietens it
     refused = start(lambda _: Answer({"error_code": 401, "message": "log in"}, 401))
     told: list[str] = []
     for url in (nobody, refused.url):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_jvm import own_jvm
 from pyspark.testing import assertDataFrameEqual
 from support.spark.connector_jars import connector_jars
 
@@ -28,7 +29,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     except UserError as error:
         pytest.skip(str(error))
     log: Path = tmp_path_factory.mktemp("spark") / "spark.log"
-    with spark_session("connector", log, "local[2]", {"spark.jars": jars}) as session:
+    with own_jvm(), spark_session("connector", log, "local[2]", {"spark.jars": jars}) as session:
         yield session
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 W = 5_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     with spark_session("tests", Path(log), "local[2]") as session:

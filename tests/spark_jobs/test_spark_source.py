@@ -21,7 +21,7 @@ START = 1_700_000_000_000
 EACH = 300
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     log: Path = tmp_path_factory.mktemp("spark") / "spark.log"
     with spark_session("tests", log, "local[2]") as session:

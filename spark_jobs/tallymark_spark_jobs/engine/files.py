@@ -48,10 +48,11 @@ def here(path: str) -> str:
 
 
 def _brought() -> Path:
-    """Where Spark keeps the copies of this task, or of this driver."""
+    """Where Spark keeps the copies of this task, or of this driver; without Spark, here."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark import SparkFiles
 
     try:
         return Path(SparkFiles.getRootDirectory())
-    except (AttributeError, TypeError, AssertionError):  # there is no Spark in this process
+    except (AttributeError, TypeError, AssertionError, Py4JError):  # no session in this process
         return Path()

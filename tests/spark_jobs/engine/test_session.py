@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from own_jvm import own_jvm
 
 from tallymark.errors import ConnectError, UserError
 from tallymark_spark_jobs.engine.errors import in_one_line
@@ -17,7 +18,7 @@ from tallymark_spark_jobs.engine.running import Engine, spark_job
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def defaults(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Spark's own settings of this machine, of which one is overridden by the command's."""
     folder = tmp_path_factory.mktemp("conf")
@@ -28,7 +29,8 @@ def defaults(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(folder))
-        yield folder
+        with own_jvm():
+            yield folder
 
 
 def test_a_job_has_the_settings_of_others_before_ours(defaults: Path, tmp_path: Path) -> None:

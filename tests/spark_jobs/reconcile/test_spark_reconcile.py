@@ -43,7 +43,7 @@ Message = tuple[str, int, int]
 """Instance, origin partition, sequence."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     log: Path = tmp_path_factory.mktemp("spark") / "spark.log"
     with spark_session("tests", log, "local[2]") as session:
