@@ -28,6 +28,8 @@ KNOWN = (
     "'fields'",
     # The default of a fixed type that has another size; Java fills it up.
     "No default value for field",
+    # Records within records, deeper than Python's stack lets us read.
+    "the datum is nested too deeply",
     # Bytes that are no text, read as a string.
     "codec can't decode",
     # What no codec of ours takes: arrays of items without bytes, one type "fixed" or "record".
