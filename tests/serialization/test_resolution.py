@@ -125,6 +125,20 @@ def test_fields_that_took_the_names_of_others() -> None:
     assert read(inner, renamed, {"x": value, "y": value}) == {"x": turned, "y": turned}
 
 
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [({}, 7), ({"aliases": ["R"]}, 7), ({"aliases": ["other.R"]}, 7), ({"aliases": ["old.R"]}, 1)],
+)
+def test_aliases_of_fields_count_in_records_of_the_same_full_name(
+    more: dict[str, Any], found: int
+) -> None:
+    """A record of another namespace is read, and a field by its name; but its fields were also
+    taken by their aliases, where Java fills in the default."""
+    writer = record(field("a", "int"), name="old.R")
+    reader = record(field("b", "int", aliases=["a"], default=7), name="new.R", **more)
+    assert read(writer, reader, {"a": 1}) == {"b": found}
+
+
 def test_a_default_is_a_new_object_in_each_value() -> None:
     """fastavro gives the same list to every value: what an application puts in stood in all."""
     more = field("b", {"type": "array", "items": "int"}, default=[])

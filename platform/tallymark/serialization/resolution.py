@@ -92,22 +92,28 @@ class _ByFastavro:
 
 
 def _apply_aliases(writer: Any, reader: Any) -> None:
-    """Give the writer's fields the names that the reader has for them, as Avro says and Java does.
-    fastavro looks for the same name first, and mixes up fields where one took the name that
-    another had."""
+    """Give the writer's fields the names that the reader has for them, as Avro says and Java does:
+    only in records of the same full name, or of an alias of it. fastavro looks for the same name
+    first, and mixes up fields where one took the name that another had."""
     names: dict[str, dict[str, str]] = {}
     for record in _records(reader):
         of_record: dict[str, str] = {}
         for field in record["fields"]:
             of_record |= dict.fromkeys(field.pop("aliases", ()), field["name"])
-        for name in (record["name"], *record.get("aliases", ())):
-            names.setdefault(_simple(name), of_record)
+        for name in (record["name"], *_full_aliases(record)):
             names[name] = of_record
     for record in _records(writer):
-        of_record = names.get(record["name"]) or names.get(_simple(record["name"]), {})
+        of_record = names.get(record["name"], {})
         own = [field["name"] for field in record["fields"]]
         for field, name in zip(record["fields"], _renamed(own, of_record), strict=True):
             field["name"] = name
+
+
+def _full_aliases(record: Mapping[str, Any]) -> Iterator[str]:
+    """Full names: an alias without a namespace is in that of the record."""
+    namespace = record["name"].rpartition(".")[0]
+    for alias in record.get("aliases", ()):
+        yield alias if "." in alias or not namespace else f"{namespace}.{alias}"
 
 
 def _renamed(own: list[str], names: Mapping[str, str]) -> list[str]:
