@@ -142,6 +142,28 @@ def test_a_deep_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not control_file(deployment).exists()
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux")
+def test_a_deep_folder_whose_descriptor_another_file_has_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a deep folder the socket is bound as ``/proc/self/fd/43/control.sock``, and 43 is closed
+    then. If the process had opened a file before the thread of the control port ran, asyncio found
+    ``Not a directory`` under that name: the thread ended, and with it ``tallymark status``."""
+    listen = control_server._listen
+
+    def and_open_a_file(address: Path) -> socket.socket:
+        found = listen(address)
+        opened.append(os.open(__file__, os.O_RDONLY))
+        return found
+
+    opened: list[int] = []
+    monkeypatch.setattr(control_server, "_listen", and_open_a_file)
+    with running(tmp_path / ("d" * 90) / ("e" * 90), monkeypatch) as deployment:
+        assert names(deployment) == ["one"]
+    for one in opened:
+        os.close(one)
+
+
 def test_a_socket_that_was_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``up`` was killed, its socket is still there; and whatever else stands under that name, a
     link included, is not followed."""

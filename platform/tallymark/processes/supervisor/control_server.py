@@ -65,7 +65,9 @@ class ControlServer:
 
     async def _serve(self) -> None:
         rate_accept_errors(asyncio.get_running_loop())
-        server = await asyncio.start_unix_server(
+        # start_unix_server looks at the file of the socket's name (Python 3.13), and that name may
+        # lead through a folder that is closed by now: see socket_path.
+        server = await asyncio.start_server(
             self._accepted, sock=self._socket, limit=_REQUEST_BYTES, backlog=FEW_ACCEPTS
         )
         await self._ended.wait()
