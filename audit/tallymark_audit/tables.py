@@ -17,9 +17,10 @@ from tallymark_audit.model.repeats import sequences_of
 from tallymark_audit.model.time_format import percent, utc
 from tallymark_audit.store.reading.queries import TopicSummary
 from tallymark_audit.store.reading.window_evidence import Evidence
-from tallymark_audit.store.schema.rows import Row, shown_verdict
-from tallymark_audit.store.schema.tables import SUMS
+from tallymark_audit.store.schema.rows import Row
+from tallymark_audit.store.schema.shown import shown_verdict
 
+_AFTER_OBSERVED = ("pending", "missing", "explained", "duplicates", "unclaimed", "excused")
 FILE_WIDTH = 160
 MANY = 12
 """Ranges or places printed of one cell; ``--json`` has all."""
@@ -32,9 +33,9 @@ def console() -> Console:
 
 
 def overview_table(topics: Iterable[TopicSummary]) -> Table:
-    """One line an edge and topic."""
+    """One line an edge and topic: claimed = observed + pending + missing + explained."""
     table = Table(
-        "edge", "topic", "windows", "claimed", "complete %", "missing", "duplicates", "unclaimed",
+        "edge", "topic", "windows", "claimed", "observed", "complete %", *_AFTER_OBSERVED,
         "complete through", "holes", box=None,
     )  # fmt: skip
     for topic in topics:
@@ -45,8 +46,9 @@ def overview_table(topics: Iterable[TopicSummary]) -> Table:
             plain(topic.topic),
             states,
             str(topic.claimed),
+            str(topic.observed),
             percent(topic.claimed - topic.missing, topic.claimed),
-            *(str(n) if n else "" for n in (topic.missing, topic.duplicates, topic.unclaimed)),
+            *(str(getattr(topic, name) or "") for name in _AFTER_OBSERVED),
             utc(topic.through) if topic.through > 0 else "not yet",
             str(len(topic.holes) or ""),
         )
@@ -54,10 +56,10 @@ def overview_table(topics: Iterable[TopicSummary]) -> Table:
 
 
 def verdict_table(rows: Iterable[Row]) -> Table:
-    """One line a window."""
+    """One line a window: claimed = observed + pending + missing + explained, in each."""
     table = Table(
-        "window", "edge", "topic", "state", "claimed", "observed", "pending", "missing",
-        "duplicates", "unclaimed", "explained", "rev", "by", "why", box=None,
+        "window", "edge", "topic", "state", "claimed", "observed", *_AFTER_OBSERVED,
+        "rev", "by", "why", box=None,
     )  # fmt: skip
     for row in map(shown_verdict, rows):
         reason = row["reasons"][0] if row["reasons"] else ""
@@ -68,7 +70,7 @@ def verdict_table(rows: Iterable[Row]) -> Table:
             styled(row["state"]),
             str(row["claimed"]),
             str(row["observed"]),
-            *(str(row[n] or "") for n in ("pending", *SUMS[2:])),
+            *(str(row[name] or "") for name in _AFTER_OBSERVED),
             str(row["revision"]),
             row["source"],
             plain(reason),

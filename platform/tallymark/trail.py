@@ -8,9 +8,10 @@
      "before": {"retention.ms": "1000"}, "after": {"retention.ms": "60000"},
      "result": "NONE", "message": null}
 
-``who`` is a principal, or ``os-user:NAME`` of a command that writes to where brokers or the audit
-keep things; ``result`` is the name of Kafka's error code. Secrets are in none of them. Brokers
-(:mod:`tallymark.broker.trail.trail`) and commands write the same lines.
+``who`` is a principal, ``os-user:NAME`` of a command that writes to where brokers or the audit keep
+things, or ``User:NAME`` of a user of the dashboards; ``result`` is the name of Kafka's error code.
+Secrets are in none of them. Brokers (:mod:`tallymark.broker.trail.trail`), commands and dashboards
+write the same lines.
 
 A file takes lines of several processes at once: each write locks it, appends, and renames it to
 ``.1`` (that to ``.2``, ...) when it has grown too large.
@@ -71,6 +72,15 @@ class Entry:
         found["resource"] = {"type": kind, "name": name}
         ordered = {key: found[key] for key in _ORDER}
         return json.dumps(_bounded(ordered), separators=(",", ":")).encode() + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Doer:
+    """Who does a thing: a principal, or ``os-user:NAME``; from which host, by which process."""
+
+    who: str
+    host: str
+    process: str = "command"
 
 
 _ORDER: Final = (
@@ -146,13 +156,14 @@ def record_command(
     *,
     before: Any = None,
     after: Any = None,
-    result: str = NO_ERROR,
     message: str | None = None,
     folder: Path | None = None,
+    doer: Doer | None = None,
 ) -> None:
-    """A line for what a command has done without asking a broker, below ``folder`` (default: the
-    user's state folder), or in the file that ``TALLYMARK_ADMIN_TRAIL`` names. Where it cannot be
-    written, a warning: the deed is done."""
+    """A line for what was done without asking a broker, below ``folder`` (default: the user's state
+    folder), or in the file that ``TALLYMARK_ADMIN_TRAIL`` names. ``doer``: who did it; None: the
+    user of the operating system, by a command. Where the line cannot be written, a warning: the
+    deed is done."""
     given = os.environ.get(PLACE_VARIABLE)
     if given:
         path = Path(given)
@@ -160,18 +171,18 @@ def record_command(
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
         path = (folder or Path(state) / "tallymark") / COMMANDS_FILE_NAME
     kind, name = resource
+    doer = doer or user_of_command()
     entry = Entry(
         at=now_ms,
-        process="command",
-        who=f"os-user:{_user()}",
-        host=socket.gethostname(),
+        process=doer.process,
+        who=doer.who,
+        host=doer.host,
         client=None,
         action=action,
         resource_type=kind,
         resource=name,
         before=before,
         after=after,
-        result=result,
         message=message,
     )
     try:
@@ -182,7 +193,13 @@ def record_command(
         sys.stderr.write(f"warning: this is not in the trail {path}: {why}\n")
 
 
-def _user() -> str:
+def user_of_command() -> Doer:
+    """The user of the operating system, who calls a command."""
+    return Doer(f"os-user:{os_user()}", socket.gethostname())
+
+
+def os_user() -> str:
+    """Their name; the number where there is none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # containers with a number only

@@ -115,6 +115,7 @@ def test_listing_topics_imports_the_requests_it_sends(tmp_path: Path) -> None:
     assert {name.rpartition(".")[2] for name in requests} == {"k03_metadata", "k18_api_versions"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["topics", "groups", "users", "acls", "cluster", "log-dirs", "quotas"]
 )
@@ -127,6 +128,7 @@ def test_commands_about_a_cluster_serve_nothing(command: str, tmp_path: Path) ->
     assert not {"tallymark.broker.settings.broker", "tallymark.broker.server"} & modules
 
 
+@pytest.mark.slow
 def test_the_overview_needs_the_store_and_no_collector(tmp_path: Path) -> None:
     modules = modules_of("audit", "overview", cwd=tmp_path)
     assert "sqlalchemy" in modules

@@ -326,6 +326,7 @@ def test_a_group_in_a_random_world_for_long(seed: int) -> None:
     World(seed).run(1_500)
 
 
+@pytest.mark.slow
 def test_the_simulation_gets_somewhere() -> None:
     """A world in which nothing ever becomes stable would prove nothing."""
     worlds = [World(seed) for seed in range(10)]

@@ -96,6 +96,7 @@ def test_what_other_peoples_writers_make_passes(module: ModuleType, rows: Rows) 
     assert passes(module, batch[HEADER_SIZE:], len(rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", KERNELS)
 @settings(max_examples=300)
 @given(ROWS, st.integers(0, 2**32))

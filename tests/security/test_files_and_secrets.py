@@ -215,6 +215,7 @@ def test_a_file_that_has_no_secret_is_an_error(tmp_path: Path) -> None:
         assert "ssl.key.password" in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_secret_on_the_command_line_is_told(tmp_path: Path) -> None:
     done = subprocess.run(
         [

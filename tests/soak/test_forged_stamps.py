@@ -26,7 +26,7 @@ from tallymark_audit.judge.verdicts import State
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted import openings
 from tallymark_audit.store.reading import queries
-from tallymark_dashboards.app import create_app
+from tallymark_dashboards.app.application import create_app
 
 FORGED = 50_000
 EDGE = "producer-to-dc1"

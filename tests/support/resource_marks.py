@@ -45,6 +45,8 @@ OPENERS: Final = frozenset(
         "serve_metrics",
         "tallymark.cli.stack.doctor.command",
         "tallymark_schema_registry.cli.command",
+        "tallymark_spark_jobs.cli.load.load",
+        "tallymark_spark_jobs.load.landing.attempt",
         "with_free_ports",
     }
 )
@@ -63,6 +65,11 @@ METHODS: Final = frozenset(
 OF_THE_MODULE_SOCKET: Final = frozenset({"bind", "connect", "create_connection", "create_server"})
 # Classes and functions of the packages and of SQLAlchemy that open databases.
 OF_DATABASES: Final = frozenset({"PostgresServer", "create_engine", "open_engine", "open_store"})
+# Texts in tests, and parameters of them, that choose what opens one: tables of Iceberg have a
+# catalogue in SQLite.
+DATABASE_WORDS: Final = frozenset({"iceberg"})
+# What urllib3 binds once, when it is first imported, to learn whether there is IPv6.
+_ASKS_FOR_IPV6: Final = ("::1", 0)
 _TESTS: Final = Path(__file__).parents[1]
 _PACKAGES: Final = ("http", "socketserver", "sqlalchemy", "uvicorn")
 # Code of the packages and of bench/ that starts whole stacks is followed as helpers of tests are.
@@ -77,9 +84,12 @@ _FOLLOWED: Final = (
 def mark_what_tests_open(items: list[pytest.Item]) -> None:
     """Set the markers on each test whose code reaches a socket or a database."""
     for item in items:
-        if any(reaches_a_socket(each) for each in _used_by(item)):
+        used = list(_used_by(item))
+        if any(reaches_a_socket(each) for each in used):
             item.add_marker(pytest.mark.socket)
-        if any(reaches_a_database(each) for each in _used_by(item)):
+        if any(each in DATABASE_WORDS for each in used if isinstance(each, str)) or any(
+            reaches_a_database(each) for each in used
+        ):
             item.add_marker(pytest.mark.database)
 
 
@@ -94,33 +104,58 @@ def _used_by(item: pytest.Item) -> Iterator[object]:
 
 def reaches_a_socket(used: object) -> bool:
     """Whether the code of a function or class, or a helper that it names, opens a socket."""
-    return _reaches(used, OPENERS, _opens_a_socket_by_hand)
+    return _reaches(_inner(used), OPENERS, _opens_a_socket_by_hand)
 
 
 def reaches_a_database(used: object) -> bool:
     """Whether the code of a function or class, or a helper that it names, opens a database."""
-    return _reaches(used, OF_DATABASES, _opens_a_database_by_hand)
+    return _reaches(_inner(used), OF_DATABASES, _opens_a_database_by_hand)
 
 
 def _reaches(
     used: object, openers: frozenset[str], by_hand: Callable[[FunctionType, set[str]], bool]
 ) -> bool:
-    seen: set[int] = set()
+    if not isinstance(used, FunctionType | type):
+        return False
+    return _code_reaches(used, openers, by_hand)
+
+
+# Fixtures and helpers are followed once, and not for each of the thousands of tests that use them.
+@functools.cache
+def _code_reaches(
+    used: FunctionType | type,
+    openers: frozenset[str],
+    by_hand: Callable[[FunctionType, set[str]], bool],
+) -> bool:
+    seen: set[FunctionType | type] = set()
     waiting = [used]
     while waiting:
-        each = _inner(waiting.pop())
-        if not isinstance(each, FunctionType | type) or id(each) in seen:
+        each = waiting.pop()
+        if each in seen:
             continue
-        seen.add(id(each))
+        seen.add(each)
         if _is_opener(each, openers):
             return True
         if _is_helper(each):
-            for function in _functions(each):
-                names = set(_names(function.__code__))
+            for function, names, named in _followed(each):
                 if by_hand(function, names):
                     return True
-                waiting += _named(function, names)
+                waiting += named
     return False
+
+
+@functools.cache
+def _followed(
+    used: FunctionType | type,
+) -> tuple[tuple[FunctionType, set[str], tuple[FunctionType | type, ...]], ...]:
+    """The functions of a helper, each with the names in its code and the code that these mean."""
+    found: list[tuple[FunctionType, set[str], tuple[FunctionType | type, ...]]] = []
+    for function in _functions(used):
+        names = set(_names(function.__code__))
+        inner = (_inner(each) for each in _named(function, names))
+        code = tuple(each for each in inner if isinstance(each, FunctionType | type))
+        found.append((function, names, code))
+    return tuple(found)
 
 
 def _inner(used: object) -> object:
@@ -184,6 +219,14 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(const)
 
 
+def _texts(code: CodeType) -> Iterator[str]:
+    for const in code.co_consts:
+        if isinstance(const, str):
+            yield const
+        elif isinstance(const, CodeType):
+            yield from _texts(const)
+
+
 def _opens_a_socket_by_hand(function: FunctionType, names: set[str]) -> bool:
     if names & METHODS:
         return True
@@ -191,7 +234,9 @@ def _opens_a_socket_by_hand(function: FunctionType, names: set[str]) -> bool:
 
 
 def _opens_a_database_by_hand(function: FunctionType, names: set[str]) -> bool:
-    return "connect" in names and _names_module(function, names, "sqlite3")
+    if "connect" in names and _names_module(function, names, "sqlite3"):
+        return True
+    return any(text in DATABASE_WORDS for text in _texts(function.__code__))
 
 
 def _names_module(function: FunctionType, names: set[str], module: str) -> bool:
@@ -229,7 +274,7 @@ class OpeningGuard:
 
     def _listen(self, event: str, args: tuple[Any, ...]) -> None:
         found = self._EVENTS.get(event)
-        if found is not None and found[0] in self._left_out:
+        if found is not None and found[0] in self._left_out and args[-1] != _ASKS_FOR_IPV6:
             self._opened.append((*found, f"{event} {args[-1]}"))
 
     @pytest.hookimpl(trylast=True)

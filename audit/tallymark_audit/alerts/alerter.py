@@ -36,7 +36,7 @@ from tallymark_audit.model.cells import GROUP, Edge
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.store.judged import alerts as stored
 from tallymark_audit.store.judged.verdict_changes import Answers
-from tallymark_audit.store.reading.watching import WrongWindows
+from tallymark_audit.store.reading.alarms.watching import WrongWindows
 
 log: Final = logging.getLogger(__name__)
 LOOK_MS: Final = 2_000
@@ -115,10 +115,11 @@ class Alerter:
         self._post = post or (Webhook.of(webhook).post if webhook else None)
         self._retention: Retention = retention or RetentionTimes(admin_of(deployment))
         self._owners = Owners.of(deployment)
-        console = (self._settings.console_url or deployment.dashboards.url).rstrip("/")
         audit = deployment.audit
         self.every_ms = min(max(LOOK_MS, audit.window_ms // 12), LONGEST_LOOK_MS)
-        self._rules = Rules(self._settings, audit.window_ms, audit.silence_ms, console)
+        self._rules = Rules(
+            self._settings, audit.window_ms, audit.silence_ms, deployment.console_url
+        )
         self._aside: BackgroundCall[Refused | None] = BackgroundCall("alert webhook")
         self._under_way: list[Telling] = []
         self._tried_at: int | None = None
@@ -237,6 +238,5 @@ def post_test(deployment: Deployment, now: int | None = None) -> Refused | None:
     labels = {"alertname": "TallymarkTest", "severity": "warning"}
     annotations = {"summary": "this is a test of the audit's alerts", "description": "do nothing"}
     alert = Alert(labels, annotations, "firing", at)
-    console = settings.console_url or deployment.dashboards.url
     group = {"deployment": deployment.name}
-    return webhook.post(body([Telling(alert, "firing")], [], group, console))
+    return webhook.post(body([Telling(alert, "firing")], [], group, deployment.console_url))

@@ -20,14 +20,15 @@ from tallymark_audit.store.counted.damage import damaged
 from tallymark_audit.store.counted.groups import first_groups
 from tallymark_audit.store.counted.openings import overflowed
 from tallymark_audit.store.judged.verdict_changes import Answers
-from tallymark_audit.store.reading import queries, watching
-from tallymark_audit.store.reading.backlogs import (
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading.alarms import watching
+from tallymark_audit.store.reading.alarms.backlogs import (
     Backlog,
     collector_backlogs,
     load_backlogs,
     mirror_backlogs,
 )
-from tallymark_audit.store.reading.watching import WrongWindows
+from tallymark_audit.store.reading.alarms.watching import WrongWindows
 from tallymark_audit.store.schema.rows import Row, holes_of
 
 MAX_DISAGREEMENTS = 1000

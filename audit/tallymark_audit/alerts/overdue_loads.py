@@ -12,7 +12,7 @@ from typing import Final
 from tallymark_audit.alerts.conditions import Condition, condition
 from tallymark_audit.alerts.payload import LINK
 from tallymark_audit.model.time_format import utc
-from tallymark_audit.store.reading.backlogs import Backlog
+from tallymark_audit.store.reading.alarms.backlogs import Backlog
 
 LOAD: Final = "TallymarkLoadOverdue"
 HOLD_MS: Final = 60_000

@@ -32,8 +32,8 @@ from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.model.pages import topic_page, window_page
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.counted.openings import Overflowed
-from tallymark_audit.store.reading.backlogs import Backlog
-from tallymark_audit.store.reading.watching import Silent, WrongWindows
+from tallymark_audit.store.reading.alarms.backlogs import Backlog
+from tallymark_audit.store.reading.alarms.watching import Silent, WrongWindows
 
 MISSING: Final = "TallymarkMissingMessages"
 CORRUPT: Final = "TallymarkCorruptMessages"
@@ -270,7 +270,7 @@ class Rules:
                 "critical",
                 {"cluster": cluster},
                 {
-                    "summary": f"nobody counts {cluster} since {utc(heard)}",
+                    "summary": f"no collector has counted {cluster} since {utc(heard)}",
                     "description": "its windows become UNKNOWN. Start: "
                     + command("tallymark audit collect", cluster=cluster),
                     LINK: self._link(),

@@ -3,15 +3,36 @@
     app.state.audit_api = AuditApi.of(deployment, store)
     app.include_router(router, prefix=PREFIX)
 
-``problems`` (what every response has: entity tags, errors as problem details), ``params`` (the
-parameters of a request), ``routes`` (the resources), ``waiting`` (long polls: one read of the store
-for all of them), ``watermarks`` and ``totals`` (for schedulers and for Apache Gobblin).
+Read :mod:`.problems` (what every response has: entity tags, errors as problem details),
+:mod:`.params` (the parameters of a request), :mod:`.lists` (pages with a cursor, and CSV by
+:mod:`.csv_text`) and :mod:`.fields` first. The resources: :mod:`.judged`, :mod:`.reported`,
+:mod:`.happened`, :mod:`.charted`; :mod:`.watermarks` with :mod:`.waiting` (long polls: one read of
+the store for all of them) and :mod:`.totals` are for schedulers and for Apache Gobblin.
 
 Times in responses are ms UTC; requests may also use ISO times. Nothing here writes to the store or
 sends a request to a broker.
 """
 
-from tallymark_audit.api.routes import PREFIX, router
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter
+
+from tallymark_audit.api import charted, happened, judged, reported, totals, watermarks
+from tallymark_audit.api.problems import Answer, AuditRoute, Problem
 from tallymark_audit.api.state import AuditApi
+
+PREFIX: Final = "/api/v1/audit"
+router = APIRouter(route_class=AuditRoute, default_response_class=Answer, tags=["audit"])
+for _room in (judged, reported, happened, charted, watermarks, totals):
+    router.include_router(_room.router)
+
+
+@router.get("/{rest:path}", include_in_schema=False)
+def nothing(rest: str) -> Answer:
+    """Every other path."""
+    raise Problem(404, f"there is no {PREFIX}/{rest[:100]}", "see /openapi.json")
+
 
 __all__ = ["PREFIX", "AuditApi", "router"]

@@ -8,10 +8,10 @@ import binascii
 import json
 import re
 from contextlib import suppress
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
-from fastapi import Path, Query
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from fastapi import Depends, Path, Query
+from pydantic import AfterValidator, BeforeValidator, StringConstraints, WithJsonSchema
 
 from tallymark.errors import UserError
 from tallymark_audit.api.problems import Problem
@@ -22,7 +22,10 @@ LAST_MS: Final = 253_402_300_799_999
 LONGEST_WAIT_S: Final = 300.0
 MAX_NAME: Final = 300
 MAX_CURSOR: Final = 2000
+MOST_SKIPPED: Final = 1_000_000
 _WAIT: Final = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|)", re.ASCII)
+_SPAN: Final = re.compile(r"(\d{1,11})(ms|s|m|h|d|)", re.ASCII)
+_SPANS: Final = {"ms": 1, "": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0}
 
 
@@ -55,6 +58,18 @@ def seconds(value: object) -> float:
     return wait
 
 
+def span(value: object) -> int:
+    """``10m``, ``1h``, ``1d``, ``500ms`` or a number of ms, as ms. ValueError: it is none, or not
+    between 1 ms and 366 days."""
+    found = _SPAN.fullmatch(str(value))
+    if found is None:
+        raise ValueError("give a duration such as 10m, 1h or 1d")
+    length = int(found[1]) * _SPANS[found[2]]
+    if not 0 < length <= 366 * _SPANS["d"]:
+        raise ValueError("give a duration from 1ms to 366d")
+    return length
+
+
 Moment = Annotated[
     int,
     BeforeValidator(moment),
@@ -65,34 +80,91 @@ Wait = Annotated[
     BeforeValidator(seconds),
     WithJsonSchema({"type": "string", "examples": ["60s", "2m", "500ms"]}),
 ]
-_Text = Annotated[str, AfterValidator(name)]
-Name = Annotated[_Text, Query(min_length=1, max_length=MAX_NAME)]
+Text = Annotated[str, AfterValidator(name)]
+Name = Annotated[Text, Query(min_length=1, max_length=MAX_NAME)]
 
 _TIME = "ISO 8601, UTC where it names no zone; or ms since 1970."
 From = Annotated[
     Moment | None, Query(alias="from", description=f"Windows that start then or later. {_TIME}")
 ]
 To = Annotated[Moment | None, Query(alias="to", description=f"Windows that start before. {_TIME}")]
+Bucket = Annotated[
+    Annotated[
+        int,
+        BeforeValidator(span),
+        WithJsonSchema({"type": "string", "examples": ["10m", "1h", "1d"]}),
+    ]
+    | None,
+    Query(description="How long a bucket is; else so long that there are 200 of them at most."),
+]
+Since = Annotated[
+    Moment | None, Query(alias="from", description=f"What began then or later. {_TIME}")
+]
+Until = Annotated[Moment | None, Query(alias="to", description=f"What began before. {_TIME}")]
+Find = Annotated[
+    Text,
+    Query(max_length=MAX_NAME, description="Only with this in the name of the topic or the edge."),
+]
+Names = Annotated[
+    list[Annotated[Text, StringConstraints(max_length=MAX_NAME)]],
+    Query(max_length=20, description="Only these."),
+]
 EdgeName = Annotated[
-    _Text | None,
+    Text | None,
     Query(max_length=MAX_NAME, description="Only this edge, as in producer-to-dc1."),
 ]
 TopicName = Annotated[
-    _Text | None,
+    Text | None,
     Query(max_length=MAX_NAME, description="Only this topic, as it is called upstream."),
 ]
-ClusterName = Annotated[_Text | None, Query(max_length=MAX_NAME, description="Only this cluster.")]
-Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many in one answer.")]
+ClusterName = Annotated[Text | None, Query(max_length=MAX_NAME, description="Only this cluster.")]
+Limit = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        le=1000,
+        description="At most so many in one answer; else as JSON 100, as CSV all (100,000).",
+    ),
+]
 Cursor = Annotated[
     str,
     Query(max_length=MAX_CURSOR, description="The next of the answer before, to go on after it."),
 ]
+
+
+class Asked(NamedTuple):
+    """Which part of a list."""
+
+    limit: int | None = None
+    cursor: str = ""
+
+
+class Period(NamedTuple):
+    """From ``start`` up to ``end`` (ms, excluded); None is without an end."""
+
+    start: int | None = None
+    end: int | None = None
+
+
+async def _asked(limit: Limit = None, cursor: Cursor = "") -> Asked:
+    return Asked(limit, cursor)
+
+
+async def _windows(start: From = None, end: To = None) -> Period:
+    return Period(start, end)
+
+
+async def _times(start: Since = None, end: Until = None) -> Period:
+    return Period(start, end)
+
+
+Paged = Annotated[Asked, Depends(_asked)]
+Windows = Annotated[Period, Depends(_windows)]
+Times = Annotated[Period, Depends(_times)]
 EdgePath = Annotated[
     str, Path(max_length=MAX_NAME, description="The edge, as in dc1-to-aggregate.")
 ]
-TopicPath = Annotated[
-    _Text, Path(max_length=MAX_NAME, description="The topic, as upstream has it.")
-]
+TopicPath = Annotated[Text, Path(max_length=MAX_NAME, description="The topic, as upstream has it.")]
 
 
 def cursor_of(key: list[Any]) -> str:

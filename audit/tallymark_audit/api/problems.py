@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from fastapi import HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -29,6 +29,33 @@ log: Final = logging.getLogger(__name__)
 RETRY_AFTER: Final = "2"
 """Seconds."""
 MAX_DETAIL: Final = 500
+
+
+def _problem_schema() -> dict[str, Any]:
+    said = {
+        "type": "about:blank.",
+        "title": "The name of the status.",
+        "detail": "What happened.",
+        "do": "What to do.",
+    }
+    texts = {name: {"type": "string", "description": told} for name, told in said.items()}
+    status = {"type": "integer", "description": "As the status line has it."}
+    required = ["type", "title", "status", "detail"]
+    return {"type": "object", "required": required, "properties": {**texts, "status": status}}
+
+
+PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {
+        "description": told,
+        "content": {"application/problem+json": {"schema": _problem_schema()}},
+    }
+    for status, told in (
+        (404, "There is no such thing."),
+        (422, "A parameter is not what it has to be."),
+        (503, "The store cannot be read now."),
+    )
+}
+"""The errors, for the OpenAPI document."""
 
 
 class Answer(Response):
@@ -74,8 +101,13 @@ def tagged(request: Request, response: Response) -> Response:
     """The response with its tag, or 304 where the client has it already."""
     if response.status_code != HTTPStatus.OK:
         return response
+    if isinstance(response, StreamingResponse):
+        response.headers["Cache-Control"] = "no-cache"
+        return response
     tag = f'"{hashlib.blake2b(bytes(response.body), digest_size=16).hexdigest()}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    if "vary" in response.headers:
+        headers["Vary"] = response.headers["vary"]
     if _has(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     response.headers.update(headers)

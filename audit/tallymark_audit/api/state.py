@@ -18,11 +18,13 @@ class AuditApi:
     deployment: Deployment
     store: Store
     waits: Waits
+    settings: str = ""
+    """The path of the settings file, for the commands in answers."""
 
     @classmethod
-    def of(cls, deployment: Deployment, store: Store) -> AuditApi:
+    def of(cls, deployment: Deployment, store: Store, settings: str = "") -> AuditApi:
         """The API of a deployment over its audit store."""
-        return cls(deployment, store, Waits(store))
+        return cls(deployment, store, Waits(store), settings)
 
 
 def api_of(request: Request) -> AuditApi:

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import Query, Request
+from fastapi import APIRouter, Query, Request
 from sqlalchemy import Connection, select
 
-from tallymark_audit.api import params
-from tallymark_audit.api.problems import Answer, Problem, away
+from tallymark_audit.api import lists, params
+from tallymark_audit.api.fields import Field, row_schema, text, time
+from tallymark_audit.api.problems import Answer, AuditRoute, Problem, away
 from tallymark_audit.api.state import api_of
 from tallymark_audit.model.cells import LAKE
 from tallymark_audit.model.edges import PRODUCER
@@ -29,8 +30,18 @@ from tallymark_audit.store.schema.tables import watermarks as marks
 
 LONGEST_MS: Final = 366 * DAY
 INTO_LAKE: Final = f"-to-{LAKE}"
+router = APIRouter(route_class=AuditRoute, default_response_class=Answer)
+SCHEMA: Final = row_schema(
+    {
+        "totalsPerTier": Field("object", "Messages by tier."),
+        "topic": text("The topic."),
+        "start": time("The period: from,"),
+        "end": time("And up to, excluded,"),
+    }
+)
 
 
+@lists.register(router, "/totals", SCHEMA, csv=False)
 def totals(
     request: Request,
     topic: Annotated[params.Name, Query(description="The topic.")],
@@ -45,7 +56,7 @@ def totals(
     with api.store.read() as connection:
         whole = whole_tiers(connection, topic, end)
         if whole is None:
-            raise Problem(404, f"nobody knows a topic {topic}", "see /api/v1/audit/overview")
+            raise Problem(404, f"no topic {topic} is known", "see /api/v1/audit/overview")
         counts = dict.fromkeys(whole, 0)
         for one in totals_of(connection, topic, start, end):
             for tier in tiers_of(one.cluster, one.tier):

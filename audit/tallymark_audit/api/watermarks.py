@@ -6,37 +6,46 @@ import asyncio
 from contextlib import suppress
 from typing import Annotated, Any, Final
 
-from fastapi import Query, Request
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from sqlalchemy import Connection
 
-from tallymark_audit.api import params
-from tallymark_audit.api.problems import Answer, Problem, away
+from tallymark_audit.api import lists, params
+from tallymark_audit.api.fields import WATERMARK, row_schema
+from tallymark_audit.api.lists import Listing, Page
+from tallymark_audit.api.problems import Answer, AuditRoute, Problem, away
 from tallymark_audit.api.state import AuditApi, api_of
 from tallymark_audit.api.waiting import TooManyWaitError
 from tallymark_audit.store.reading import paging
 from tallymark_audit.store.schema.rows import Row, holes_of
 
 HOLE: Final = ("window", "state", "accepted")
+MOST: Final = 1000
+WATERMARKS = Listing("watermarks", WATERMARK, {"edge": str, "topic": str})
+router = APIRouter(route_class=AuditRoute, default_response_class=Answer)
 
 
-def all_of_them(
+@lists.route(router, "/watermarks", WATERMARKS)
+def watermarks(
     request: Request,
+    asked: params.Paged,
     edge: params.EdgeName = None,
     topic: params.TopicName = None,
-    limit: params.Limit = 1000,
-    cursor: params.Cursor = "",
-) -> Answer:
+) -> Response:
     """Every watermark, by edge and topic, in ``watermarks``: all stamped before ``through`` (ms) is
     accounted for; up to ``horizon`` the absence of records can be trusted; ``holes`` are the
     windows below it that are not good. ``next`` is the cursor of the page after, or null."""
-    key = params.key_of(cursor, str, str)
-    after = (key[0], key[1]) if key else None
-    with api_of(request).store.read() as connection:
-        rows = paging.watermark_page(connection, edge, topic, after, limit)
-    more = params.cursor_of([rows[-1]["edge"], rows[-1]["topic"]]) if len(rows) == limit else None
-    return Answer({"watermarks": [told(row) for row in rows], "next": more})
+
+    def read(connection: Connection, after: Any, most: int) -> Page:
+        key = (after[0], after[1]) if after else None
+        rows = paging.watermark_page(connection, edge, topic, key, most)
+        return WATERMARKS.page([told(row) for row in rows], most)
+
+    return lists.answer(request, WATERMARKS, read, asked, rows=MOST)
 
 
-async def one(
+@lists.register(router, "/watermarks/{edge:path}/{topic}", row_schema(WATERMARK), csv=False)
+async def watermark(
     request: Request,
     edge: params.EdgePath,
     topic: params.TopicPath,

@@ -109,7 +109,8 @@ class AttachRun:
                     file.write(settings_text(decided.deployment))
             except FileExistsError:
                 raise UserError(
-                    f"somebody else has written {self._path} meanwhile", "look, and start again"
+                    f"{self._path} was changed meanwhile by another process",
+                    "look, and start again",
                 ) from None
             except OSError as error:
                 raise UserError(

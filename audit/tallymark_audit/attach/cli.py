@@ -42,7 +42,7 @@ class AttachOptions(TypedDict):
     "--downstream",
     multiple=True,
     metavar="[NAME=]HOST:PORT[,...]",
-    help="A cluster into which somebody copies this one; may be repeated.",
+    help="A cluster into which this one is copied; may be repeated.",
 )
 @click.option(
     "--command-config",

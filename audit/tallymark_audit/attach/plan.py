@@ -160,7 +160,8 @@ def _refuse(cluster: ClusterFound, deployment: Deployment) -> None:
         raise UserError(
             f"{cluster.name} has no topic {AUDIT_TOPIC}, and it may not be made: "
             f"{cluster.creation}",
-            "let somebody who may make it, with one partition, cleanup.policy=delete and "
+            "let a user with the right to create topics make it, with one partition, "
+            "cleanup.policy=delete and "
             f"retention.ms={kept}; or give Create on it to the user of this command",
         )
 

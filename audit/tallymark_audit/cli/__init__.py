@@ -1,8 +1,9 @@
 """``tallymark audit``: the commands that need no process of their own.
 
-Each is loaded when it is called. :mod:`.verdicts` shows what was judged, :mod:`.decisions` takes a
-person's decisions, :mod:`.repair` copies what is missing, :mod:`.scrubbing` counts once more,
-:mod:`.alerts` watches, :mod:`.collect` runs a collector. Read :mod:`.verdicts` first.
+Each is loaded when it is called. :mod:`.verdicts` shows what was judged, :mod:`.incidents` what
+went wrong and whether the audit is as of now; :mod:`.decisions` takes a person's decisions,
+:mod:`.repair` copies what is missing, :mod:`.scrubbing` counts once more, :mod:`.alerts` watches,
+:mod:`.collect` runs a collector. Read :mod:`.verdicts` first.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ _COMMANDS = {
     "verdicts": f"{_HERE}.verdicts:verdicts",
     "evidence": f"{_HERE}.verdicts:evidence",
     "reporters": f"{_HERE}.verdicts:reporters",
+    "incidents": f"{_HERE}.incidents:incidents",
+    "age": f"{_HERE}.incidents:age",
     "alerts": f"{_HERE}.alerts:alerts",
     "wait": f"{_HERE}.alerts:wait",
     "edges": f"{_HERE}.decisions:edges",

@@ -20,6 +20,7 @@ from tallymark.untrusted import escaped
 from tallymark_audit.alerts.alerter import post_test
 from tallymark_audit.cli import options
 from tallymark_audit.collector.collector import wall_clock
+from tallymark_audit.decisions import Decider
 from tallymark_audit.model.cells import GROUP
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.time_format import utc
@@ -81,8 +82,7 @@ def alerts(
     now = wall_clock()
     with open_store(deployment.audit_store) as store:
         if pause is not None or resume:
-            with store.write() as connection:
-                stored.pause(connection, 0 if resume else now + (pause or 0) * 1000)
+            Decider(store, deployment).pause(0 if resume else (pause or 0) * 1000)
         with store.read() as connection:
             statuses = () if everything else GOING_ON
             rows = paging.alert_page(connection, statuses, None, limit)
@@ -93,7 +93,7 @@ def alerts(
         return
     _show(rows)
     if until > now:
-        click.echo(f"nobody is told anything until {utc(until)}")
+        click.echo(f"no alert is sent until {utc(until)}")
 
 
 @click.command()

@@ -12,16 +12,12 @@ from rich.table import Table
 
 from tallymark.deployment import load
 from tallymark.shell.output import print_line, print_table
-from tallymark.trail import record_command
 from tallymark_audit.cli import options
-from tallymark_audit.collector.collector import wall_clock
+from tallymark_audit.decisions import Decider
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import open_store
-from tallymark_audit.store.counted import claims
-from tallymark_audit.store.judged import verdicts as written
 from tallymark_audit.store.judged.graph import KnownEdge, known_edges
-from tallymark_audit.store.judged.window_at import window_at
 from tallymark_audit.tables import plain
 
 NOT_JUDGED: Final = -1
@@ -51,17 +47,9 @@ def accept(
     """
     name = "" if undo else who or getpass.getuser()
     deployment = load(settings)
-    with open_store(deployment.audit_store) as store, store.write() as connection:
-        window = window_at(connection, edge, topic, window, deployment.audit.window_ms)
-        state = written.accept(connection, edge, topic, window, name, note, wall_clock())
+    with open_store(deployment.audit_store) as store:
+        window, state = Decider(store, deployment).accept(edge, topic, window, name, note)
     what = f"{topic} on {edge} at {utc(window)}"
-    record_command(
-        wall_clock(),
-        "WITHDRAW_ACCEPTANCE" if undo else "ACCEPT_WINDOW",
-        ("window", what),
-        after={"state": state, "by": name, "note": note},
-        folder=deployment.data_dir.absolute(),
-    )
     print_line(f"{what} is {state} and " + ("no longer accepted" if undo else "accepted"))
 
 
@@ -75,15 +63,8 @@ def retire(settings: str | None, reporter: str) -> None:
     mirror or a group had not brought is lost. One that speaks again is back.
     """
     deployment = load(settings)
-    with open_store(deployment.audit_store) as store, store.write() as connection:
-        clusters = claims.retire(connection, reporter, wall_clock())
-    record_command(
-        wall_clock(),
-        "RETIRE_REPORTER",
-        ("reporter", reporter),
-        after={"clusters": list(clusters)},
-        folder=deployment.data_dir.absolute(),
-    )
+    with open_store(deployment.audit_store) as store:
+        clusters = Decider(store, deployment).retire(reporter)
     print_line(f"{reporter} is retired on {', '.join(clusters)}")
 
 

@@ -7,33 +7,27 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 import click
-from sqlalchemy import Connection
 
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark.shell.output import print_line
-from tallymark.trail import record_command
 from tallymark_audit.cli import options
-from tallymark_audit.cli.repair_clusters import OpenedClusters
-from tallymark_audit.cli.repair_lake import load_again, parted
 from tallymark_audit.cli.repair_output import show_plan, show_results
 from tallymark_audit.collector.collector import wall_clock
-from tallymark_audit.model.cells import Edge
-from tallymark_audit.model.edges import derive_edges, discovered_group
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.repair import (
     ItemResult,
     RepairPlan,
-    apply_plan,
     check_upstream,
     make_repair_plan,
     read_plan,
     wait_until_good,
     write_plan,
 )
+from tallymark_audit.repair.opened_clusters import OpenedClusters
+from tallymark_audit.repair.repair_run import RepairRun, repairable_edges
 from tallymark_audit.store import Store, open_store
-from tallymark_audit.store.counted.groups import groups_on
-from tallymark_audit.store.schema.tables import repairs
+from tallymark_audit.store.judged.decisions import About
 
 INCOMPLETE = 3
 """Exit code: something could not be repaired, or is still open."""
@@ -110,7 +104,7 @@ def _plan(store: Store, deployment: Deployment, given: RepairOptions) -> RepairP
     with store.read() as connection:
         plan = make_repair_plan(
             connection,
-            _edges(deployment, connection),
+            repairable_edges(deployment, connection),
             wall_clock(),
             given["start"],
             given["end"],
@@ -125,60 +119,26 @@ def _plan(store: Store, deployment: Deployment, given: RepairOptions) -> RepairP
 def _apply(
     store: Store, deployment: Deployment, plan: RepairPlan, given: RepairOptions
 ) -> list[ItemResult]:
-    done = _Progress(store, given["as_json"], deployment)
-    copied, loaded = parted(plan)
     with ExitStack() as stack:
-        results = apply_plan(copied, OpenedClusters(deployment, stack), done)
-    return results + load_again(loaded, given["settings"], done)
+        run = RepairRun(store, deployment, OpenedClusters(deployment, stack), given["settings"])
+        return run.carry_out(plan, _about(given), _said if not given["as_json"] else _unsaid)
 
 
-def _edges(deployment: Deployment, connection: Connection) -> list[Edge]:
-    """Those of the settings, and of the groups that are only known from their reports."""
-    edges = {edge.name: edge for edge in derive_edges(deployment)}
-    for cluster in deployment.clusters:
-        for group, topics in groups_on(connection, cluster.name).items():
-            found = discovered_group(cluster.name, group, topics)
-            edges.setdefault(found.name, found)
-    return list(edges.values())
+def _about(given: RepairOptions) -> About:
+    """What was asked for, as the store notes it."""
+    start = -1 if given["start"] is None else given["start"]
+    end = -1 if given["end"] is None else given["end"]
+    return About(given["edge"] or "", given["topic"] or "", start, end)
 
 
-class _Progress:
-    """Keeps what became of each item as soon as that is known, and says so."""
+def _said(result: ItemResult) -> None:
+    item, key = result.item, result.item.key
+    who = key.server or "(no stamp)"
+    told = f"{result.outcome}: {result.copied.size} copied, {result.present.size} there"
+    why = f" ({result.reason})" if result.reason else ""
+    place = f"{utc(key.window)} {item.edge} {key.topic}"
+    print_line(f"{place} {who}: of {item.count} {told}{why}")
 
-    def __init__(self, store: Store, quiet: bool, deployment: Deployment) -> None:
-        self._store = store
-        self._folder = deployment.data_dir.absolute()
-        self._quiet = quiet
 
-    def __call__(self, result: ItemResult) -> None:
-        item, key = result.item, result.item.key
-        row = {
-            "at": wall_clock(),
-            "edge": item.edge,
-            "topic": key.topic,
-            "window": key.window,
-            "partition": key.partition,
-            "server": key.server,
-            "instance": key.instance,
-            "sequences": item.missing.to_list(),
-            "copied": result.copied.size,
-            "present": result.present.size,
-            "outcome": result.outcome,
-            "reason": result.reason,
-        }
-        with self._store.write() as connection:
-            connection.execute(repairs.insert().values(**row))
-        record_command(
-            wall_clock(),
-            "REPAIR",
-            ("partition", f"{key.topic}-{key.partition} on {item.edge} at {utc(key.window)}"),
-            after={name: row[name] for name in ("sequences", "copied", "present", "outcome")},
-            message=result.reason or None,
-            folder=self._folder,
-        )
-        if not self._quiet:
-            who = key.server or "(no stamp)"
-            told = f"{result.outcome}: {result.copied.size} copied, {result.present.size} there"
-            why = f" ({result.reason})" if result.reason else ""
-            place = f"{utc(key.window)} {item.edge} {key.topic}"
-            print_line(f"{place} {who}: of {item.count} {told}{why}")
+def _unsaid(_result: ItemResult) -> None:
+    """As JSON all results come at the end."""

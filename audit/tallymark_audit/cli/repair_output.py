@@ -11,7 +11,6 @@ from rich.table import Table
 from tallymark.shell.output import print_line, print_table
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.repair import ItemResult, OpenWindow, RepairPlan, UpstreamCheck, to_json
-from tallymark_audit.repair.reloads import is_reload
 from tallymark_audit.tables import plain
 
 
@@ -37,7 +36,7 @@ def _show_items(plan: RepairPlan, checks: list[UpstreamCheck], can_be: int) -> N
     table = Table(*names, box=None)
     for item in plan.items:
         refused = f"not possible: {item.refused}" if item.refused else ""
-        copy = _promise(seen[id(item)]) if not item.refused else ""
+        copy = seen[id(item)].promise if not item.refused else ""
         table.add_row(
             utc(item.key.window),
             plain(item.edge),
@@ -52,17 +51,6 @@ def _show_items(plan: RepairPlan, checks: list[UpstreamCheck], can_be: int) -> N
     more = f", {unseen:,} more if the clusters that could not be read have them" if unseen else ""
     do = "; --apply does it" if can_be or unseen else ""
     print_line(f"{can_be} messages can be copied{more}{do}")
-
-
-def _promise(one: UpstreamCheck) -> str:
-    """What --apply would do with an item, as upstream is now."""
-    item = one.item
-    copy = f"copy {one.there.size} from {item.upstream} to {item.downstream} {item.topic}"
-    if is_reload(item):
-        copy = f"load {one.there.size} from {item.upstream} again: tallymark load --repair PLAN"
-    if one.there:
-        return f"{copy}; {one.reason}" if one.reason else copy
-    return f"not possible: {one.reason}" if one.gone else one.reason
 
 
 def _check_to_json(one: UpstreamCheck) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from tallymark_audit.store.judged.window_at import window_at
 from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.reading.window_evidence import shown_evidence
 from tallymark_audit.store.schema.portions import MOST_ROWS, Portion, portion_of
-from tallymark_audit.store.schema.rows import Row, is_cells, shown_verdict
+from tallymark_audit.store.schema.rows import Row, is_cells
+from tallymark_audit.store.schema.shown import shown_verdict
 from tallymark_audit.tables import (
     evidence_tables,
     overview_table,

@@ -43,7 +43,7 @@ from tallymark_audit.store.counted.damage import (
     note_holes,
 )
 from tallymark_audit.store.counted.incidents import Incident, add_gap, add_incident, fold_incident
-from tallymark_audit.store.counted.lateness import add_lateness
+from tallymark_audit.store.counted.lateness import add_latencies, add_lateness
 from tallymark_audit.store.counted.positions import FencedError, Position
 from tallymark_audit.store.schema.tables import reporters
 
@@ -218,6 +218,7 @@ class Ledger:
             counts.touch(connection, self.cluster, counts.windows_of(changed), now)
             if late:
                 add_lateness(connection, self.cluster, self.lateness.seen)
+                add_latencies(connection, self.cluster, self.lateness.lately)
         self.advance(found)
         for place, saved in cells.items():
             self._remember(place, saved)

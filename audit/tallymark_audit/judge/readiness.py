@@ -171,13 +171,16 @@ def _silent_mirror(end: int, clock: Clock) -> Held | None:
 def _group(reporters: Sequence[ReporterFacts], clock: Clock) -> Held | None:
     """A group lives while one of its members does."""
     if not reporters:
-        return State.UNKNOWN, "nobody of the group has reported"
+        return State.UNKNOWN, "no member of the group has reported"
     if all(reporter.retired for reporter in reporters):
         return None
     heard = max(one.last_heard for one in reporters if not one.retired)
     if clock.now - heard <= clock.silence_ms:
         return State.SETTLING, "the group has not come to it yet"
-    return State.UNKNOWN, f"nobody of the group was heard since {utc(heard)}, and it is behind"
+    return (
+        State.UNKNOWN,
+        f"no member of the group has reported since {utc(heard)}, and it is behind",
+    )
 
 
 def _load(edge: Edge, tables: Sequence[ReporterFacts], end: int, clock: Clock) -> Held | None:

@@ -28,7 +28,7 @@ from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import Edge, EdgeTopic
 from tallymark_audit.store.counted.openings import Overflowed
-from tallymark_audit.store.reading.watching import MILLIONTHS, StateTally, WrongWindows
+from tallymark_audit.store.reading.alarms.watching import MILLIONTHS, StateTally, WrongWindows
 from tallymark_audit.store.schema.rows import Row, holes_of
 
 PREFIX: Final = "tallymark_audit_"
@@ -84,7 +84,7 @@ def families(reading: Reading) -> list[Metric]:
 def _wrong(
     name: str, text: str, places: Iterable[EdgeTopic], found: Iterable[WrongWindows]
 ) -> GaugeMetricFamily:
-    text = f"{text} In settled windows that nobody has accepted."
+    text = f"{text} In settled windows that are not accepted."
     gauge = GaugeMetricFamily(PREFIX + name, text, labels=["edge", "topic"])
     messages = {(one.edge, one.topic): one.messages for one in found}
     for place in sorted({*places, *messages}):

@@ -28,8 +28,8 @@ from tallymark_audit.model.cells import Edge, EdgeTopic
 from tallymark_audit.store import Store
 from tallymark_audit.store.counted.damage import damaged
 from tallymark_audit.store.counted.openings import overflowed
-from tallymark_audit.store.reading import watching
-from tallymark_audit.store.reading.watching import StateTally
+from tallymark_audit.store.reading.alarms import watching
+from tallymark_audit.store.reading.alarms.watching import StateTally
 from tallymark_audit.store.schema.rows import Row
 
 log: Final = logging.getLogger(__name__)

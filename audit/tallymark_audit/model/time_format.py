@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from tallymark.errors import UserError
@@ -17,6 +18,7 @@ LARGEST: Final = 2**63 - 1
 DIGITS: Final = 19
 
 
+@lru_cache(maxsize=10_000)  # a page shows the same times in many rows
 def utc(timestamp_ms: int) -> str:
     """``2026-01-31T12:40:05Z``; a time outside the calendar stays a number of ms."""
     try:
@@ -37,6 +39,7 @@ def percent(part: int, whole: int) -> str:
     return f"{ten_thousandths // 10_000}.{ten_thousandths % 10_000:04}"
 
 
+@lru_cache(maxsize=1_000)
 def duration(ms: int) -> str:
     """``2 h 13 min``, ``4 min 5 s``, ``41 s``: the two largest units, cut, not rounded."""
     seconds = max(0, ms) // 1000

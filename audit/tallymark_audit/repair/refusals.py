@@ -28,7 +28,7 @@ def refusal(
     messages of a producer are in clusters that are mirrored from the one that lacks them."""
     key = cell.key
     if not key.stamped:
-        return "records without a stamp are counted, not named: nobody can tell which are missing"
+        return "records without a stamp are counted, not named: which ones are missing is not known"
     if edge.kind == "producer":
         return _of_producer(edge, cell, elsewhere)
     if edge.kind == "consumer":
@@ -40,10 +40,10 @@ def refusal(
     if not cell.missing - cell.expired:
         return (
             f"{edge.upstream} had deleted sequences {cell.missing} before they were copied "
-            "(expired): nobody has them to copy; retention.ms there is shorter than the mirror was "
-            "away"
+            "(expired), so they cannot be copied; retention.ms there is shorter than the time for "
+            "which the mirror was away"
         )
-    return "" if within else f"nobody knows where in {edge.upstream} they lie"
+    return "" if within else f"where they are in {edge.upstream} is not known"
 
 
 def _of_lake(
@@ -55,7 +55,7 @@ def _of_lake(
     if cell.missing and not cell.missing - cell.expired:
         return (
             f"{edge.upstream} had deleted sequences {cell.missing} before they were loaded "
-            "(expired): nobody has them to load; retention.ms there is shorter than the time "
+            "(expired), so they cannot be loaded; retention.ms there is shorter than the time "
             "between two loads"
         )
     if cell.missing and places:
@@ -88,7 +88,10 @@ def left_alone(state: State, cells: Sequence[Row]) -> str:
     if state is State.DUPLICATION:
         copies = [copy for cell in cells for copy in cell["copies"]]
         if not copies and any(cell.get("repeated") for cell in cells):
-            return "what was read twice was read twice: the evidence names the sequences"
+            return (
+                "a group has read these messages twice, which cannot be undone: the evidence names "
+                "the sequences"
+            )
         where = ", ".join(f"{partition}:{offset}" for partition, offset, _ in copies[:NAMED])
         return (
             "a record cannot be taken out of a log: consumers tell a copy by its stamp "
@@ -100,8 +103,8 @@ def left_alone(state: State, cells: Sequence[Row]) -> str:
         if cell.get("corrupt")
     ]
     return (
-        "both sides have these records, with different contents: nobody can tell by counting which "
-        f"is right, and a copy would stand beside the wrong one ({'; '.join(blocks[:NAMED])})"
+        "both sides have these records, with different contents: counting does not tell which is "
+        f"right, and a copy would be added beside the wrong one ({'; '.join(blocks[:NAMED])})"
     )
 
 

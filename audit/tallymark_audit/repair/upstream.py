@@ -16,6 +16,7 @@ from tallymark_audit.model.log_reader import LogReader
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.repair.items import RepairItem
 from tallymark_audit.repair.plan import RepairPlan
+from tallymark_audit.repair.reloads import is_reload
 
 PORTION: Final = 5_000
 """Messages in memory at a time, unless one cell has more."""
@@ -58,6 +59,19 @@ class UpstreamCheck(NamedTuple):
     there: RangeSet = EMPTY
     gone: RangeSet = EMPTY
     reason: str = ""
+
+    @property
+    def promise(self) -> str:
+        """What a repair would do with the item, as upstream is now."""
+        item = self.item
+        copy = f"copy {self.there.size} from {item.upstream} to {item.downstream} {item.topic}"
+        if is_reload(item):
+            copy = (
+                f"load {self.there.size} from {item.upstream} again: tallymark load --repair PLAN"
+            )
+        if self.there:
+            return f"{copy}; {self.reason}" if self.reason else copy
+        return f"not possible: {self.reason}" if self.gone else self.reason
 
 
 def check_upstream(plan: RepairPlan, clusters: Clusters) -> list[UpstreamCheck]:

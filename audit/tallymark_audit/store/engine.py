@@ -16,10 +16,13 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from tallymark.errors import UserError
 from tallymark.sql import READ_ONLY, open_engine
+from tallymark_audit.store.judged.filling import fill
 from tallymark_audit.store.schema import tables
 from tallymark_audit.store.schema.migrations import OLDEST, migrate
 from tallymark_audit.store.schema.upsert import dump_json, load_json
 
+SUMS_SINCE = 8
+"""The version of the tables from which on sums and incidents are kept."""
 PREPARING = 0x7461_6C6C_7901
 """The lock under which tables are made or changed on PostgreSQL."""
 
@@ -108,6 +111,8 @@ def _check_version(connection: Connection, address: str) -> None:
                 "use the Tallymark that wrote it, or name another store",
             )
         migrate(connection)
+        if int(found) < SUMS_SINCE:
+            fill(connection)
         connection.execute(
             update(table).where(table.c.key == "schema").values(value=str(tables.SCHEMA_VERSION))
         )

@@ -13,14 +13,14 @@ from tallymark.deployment.load import dump_toml, find_settings, load
 
 if TYPE_CHECKING:
     from tallymark.deployment.audit import AlertSettings, AuditedGroup, AuditSettings
+    from tallymark.deployment.dashboards import DashboardSettings
+    from tallymark.deployment.lake import LakeSettings
     from tallymark.deployment.model import (
         BrokerAddress,
         Cluster,
         ClusterSecurity,
-        DashboardSettings,
         Deployment,
         HttpSecurity,
-        LakeSettings,
         Mirror,
         RegistrySettings,
         RegistryTokens,
@@ -55,10 +55,10 @@ _HOMES: Final = {
     "BrokerAddress": "model",
     "Cluster": "model",
     "ClusterSecurity": "model",
-    "DashboardSettings": "model",
+    "DashboardSettings": "dashboards",
     "Deployment": "model",
     "HttpSecurity": "model",
-    "LakeSettings": "model",
+    "LakeSettings": "lake",
     "Mirror": "model",
     "RegistrySettings": "model",
     "RegistryTokens": "model",

@@ -45,7 +45,8 @@ class AlertSettings(Part):
     """Data that retention deletes in less than this, and that is not mirrored or loaded yet, is an
     alert."""
     console_url: str = ""
-    """Where the dashboards are, for the links in alerts; empty: as ``dashboards`` says."""
+    """Where people find the dashboards, for the links in alerts, with the path that a proxy serves
+    them below (``https://tallymark.example/audit``); empty: as ``dashboards`` says."""
 
 
 class AuditSettings(Part):

@@ -13,7 +13,9 @@ from typing import Annotated, Literal, Self, cast
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from tallymark.deployment.audit import HOUR_MS, AuditSettings
+from tallymark.deployment.audit import AuditSettings
+from tallymark.deployment.dashboards import DashboardSettings
+from tallymark.deployment.lake import LakeSettings
 from tallymark.deployment.parts import LOOPBACK, Name, Part, Port
 from tallymark.deployment.secret_text import resolve
 
@@ -288,30 +290,6 @@ class RegistrySettings(Part):
         self._scheme = "https"
 
 
-class DashboardSettings(Part):
-    """The audit dashboards."""
-
-    host: str = LOOPBACK
-    """Where they listen."""
-    port: Port = 8080
-    """Their port."""
-    advertised_host: str = ""
-    """What people and links in alerts use; empty: the same as ``host``."""
-    embedded: bool = True
-    """Whether ``tallymark up`` starts them."""
-    allow_plaintext: bool = False
-    """Whether other machines may reach them without TLS or without a log-in."""
-    _scheme: str = PrivateAttr("http")
-
-    @property
-    def url(self) -> str:
-        return f"{self._scheme}://{self.advertised_host or self.host}:{self.port}"
-
-    def secured(self) -> None:
-        """They speak TLS, as ``[security]`` says."""
-        self._scheme = "https"
-
-
 class HttpSecurity(Part):
     """How everything that speaks HTTP is secured: the registry, the dashboards with the API, and
     the metrics of collectors and mirrors."""
@@ -338,46 +316,6 @@ class HttpSecurity(Part):
     allowed_hosts: tuple[str, ...] = ()
     """Names, beside those that are configured and advertised, by which browsers may come: such of a
     proxy in front, for example."""
-
-
-class LakeSettings(Part):
-    """The data lake: tables that the load job writes, one for each topic of each cluster it loads.
-    Where this table is given, even an empty one, the audit has a hop from each of these clusters to
-    the lake."""
-
-    path: str = ""
-    """The folder of all tables, which every Spark worker has to reach under the same name; empty:
-    ``data_dir/lake``."""
-    format: Literal["delta", "iceberg"] = "delta"
-    """What the tables are: Delta Lake (extra ``lake``) or Apache Iceberg (extra ``iceberg``)."""
-    clusters: tuple[Name, ...] = ()
-    """The clusters that are loaded; empty: those that are mirrored nowhere, an aggregate cluster
-    for instance."""
-    topics: str = ".*"
-    """A regular expression on whole names: which audited topics are loaded. Internal ones (leading
-    ``_``) never are."""
-    avro_topics: str = ""
-    """A regular expression on whole names: topics whose values are decoded, each field a column,
-    by the newest schema that the registry has for ``<topic>-value`` when a load begins. Values of
-    other topics stay bytes."""
-    target_file_mb: Annotated[int, Field(ge=1, le=4096)] = 128
-    """About how large files become: tasks close larger ones, and compaction joins smaller ones."""
-    late_after_ms: Annotated[int, Field(ge=0)] = HOUR_MS
-    """A row is marked as late if the hour it belongs to had ended so long before the load before
-    the one that brought it."""
-
-    overdue_ms: Annotated[int, Field(ge=60_000)] = 26 * HOUR_MS
-    """How long after its end a window may wait for its load, before it is UNKNOWN and an alert:
-    more than the time between two loads and the time that a load takes."""
-
-    @model_validator(mode="after")
-    def _topics_can_be_read(self) -> Self:
-        for pattern in (self.topics, self.avro_topics):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"lake: {pattern!r}: {error}") from error
-        return self
 
 
 def _clusters() -> tuple[Cluster, ...]:
@@ -482,6 +420,11 @@ class Deployment(Part):
                 return cluster
         known = ", ".join(cluster.name for cluster in self.clusters)
         raise KeyError(f"there is no cluster {name!r} (there are: {known})")
+
+    @property
+    def console_url(self) -> str:
+        """Where people find the dashboards, without a slash at its end: for links from outside."""
+        return (self.audit.alerts.console_url or self.dashboards.url).rstrip("/")
 
     @property
     def audit_store(self) -> str:

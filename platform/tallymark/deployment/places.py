@@ -18,6 +18,8 @@ from typing import Any, Final, NamedTuple
 from tallymark.deployment.load import find_settings
 
 _LOOPBACK: Final = "127.0.0.1"
+PATH_PREFIX: Final = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*){1,8}")
+"""Below which a proxy serves the dashboards."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,48}")
 _TABLES: Final = frozenset({"name", "data_dir", "zookeeper", "clusters", "mirrors", "registry"}) | {
     "audit",
@@ -32,6 +34,11 @@ _SECURITY: Final = {"ssl_keystore_location", "ssl_key_password_file", "users_fil
     "password_env",
     "token_file",
     "allowed_hosts",
+}
+_DASHBOARDS: Final = {"advertised_host", "path_prefix", "actions", "masked_fields"} | {
+    "snapshot_ms",
+    "roles",
+    "proxy",
 }
 _TOKENS: Final = {"jwks", "issuer", "audience", "user_claim", "roles_claim"} | {
     "leeway_s",
@@ -101,17 +108,19 @@ class MirrorPlace(NamedTuple):
 
 
 class ServerPlace(NamedTuple):
-    """As :class:`~.model.RegistrySettings` and :class:`~.model.DashboardSettings`."""
+    """As :class:`~.model.RegistrySettings` and :class:`~.dashboards.DashboardSettings`."""
 
     port: int
     host: str = _LOOPBACK
     advertised_host: str = ""
     embedded: bool = True
     scheme: str = "http"
+    path_prefix: str = ""
 
     @property
     def url(self) -> str:
-        return f"{self.scheme}://{self.advertised_host or self.host}:{self.port}"
+        name = self.advertised_host or self.host
+        return f"{self.scheme}://{name}:{self.port}{self.path_prefix}"
 
 
 class Places(NamedTuple):
@@ -166,7 +175,7 @@ def places(raw: Mapping[str, Any]) -> Places | None:
                 scheme,
                 {"advertised_host", "store", "access_file", "response_profile", "tokens"},
             ),
-            _server(_table(raw, "dashboards"), 8080, scheme, {"advertised_host"}),
+            _server(_table(raw, "dashboards"), 8080, scheme, _DASHBOARDS),
         )
     except _Unexpected:
         return None
@@ -241,7 +250,15 @@ def _server(table: Mapping[str, Any], port: int, scheme: str, others: set[str]) 
         _text(table, "advertised_host", ""),
         _flag(table, "embedded"),
         scheme,
+        _prefix(table),
     )
+
+
+def _prefix(table: Mapping[str, Any]) -> str:
+    found = _text(table, "path_prefix", "")
+    if found and not PATH_PREFIX.fullmatch(found):
+        raise _Unexpected
+    return found
 
 
 def _only(table: Mapping[str, Any], known: set[str]) -> None:

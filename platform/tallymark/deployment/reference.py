@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import typing
 from collections.abc import Iterator
 
@@ -60,6 +61,8 @@ def _default(field: FieldInfo, part: type[BaseModel] | None) -> str:
     if field.is_required():
         return "(required)"
     value = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, tuple) and all(isinstance(one, str) for one in value):
+        return f"`{json.dumps(value)}`"
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return f"`{text}`" if text and value != {} else "(empty)"
 

@@ -160,7 +160,7 @@ def _alike(parts: list[Words]) -> tuple[Integers, Integers]:
     _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
     if all((part == part[first][place]).all() for part in parts):
         return place, first
-    # Somebody has made names that hash alike.
+    # These names were made to have the same hash.
     numbers: dict[tuple[int, ...], int] = {}
     firsts: list[int] = []
     places: list[int] = []

@@ -143,7 +143,7 @@ class Append:
     leaves the table's as it is. ``job`` names the run in the table's history.
 
     ``repair`` loads ranges below the table's offsets once more, and leaves the offsets alone: for
-    rows that the table lost. Whoever asks for it has looked that the rows are not in the snapshot.
+    rows that the table lost. The caller has checked that the rows are not in the snapshot.
     """
 
     job: str

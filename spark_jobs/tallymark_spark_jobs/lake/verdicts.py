@@ -1,4 +1,4 @@
-"""The table of verdicts: what each reconciliation found, for whoever reads the lake.
+"""The table of verdicts: what each reconciliation found, for readers of the lake.
 
 One row a window of a topic on an edge. A run replaces the rows of the windows that it judged, in
 one commit, and leaves all others alone. A row that was made of a later look stays: a run that began

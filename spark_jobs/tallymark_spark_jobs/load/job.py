@@ -1,4 +1,4 @@
-"""A load of a deployment: which topics, which tables, and what the audit is told."""
+"""A load of a deployment: which topics, which tables, and what is reported to the audit."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def run_job(
         _tell(job, load, unreported)
 
     settings = job.settings(at_least_tasks)
-    with steps.step("report", "telling the audit of earlier loads"):
+    with steps.step("report", "reporting earlier loads to the audit"):
         for load in loads:
             tell(load)
     results = run_load(loads, settings, lander, steps, tell)

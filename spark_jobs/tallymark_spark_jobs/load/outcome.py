@@ -19,7 +19,7 @@ class State(enum.IntEnum):
     """The exit code of a load that ran to its end. ``LOADED``: everything up to the planned ends is
     in the tables, or was lost before and is recorded as that. ``UNFINISHED``: offsets are left that
     a person has to look at. ``LEFT``: all is loaded, but something beside it is left for the next
-    run: telling the audit, joining or sweeping files."""
+    run: reporting to the audit, joining or sweeping files."""
 
     LOADED = 0
     UNFINISHED = 3

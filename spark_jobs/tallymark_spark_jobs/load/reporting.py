@@ -1,4 +1,4 @@
-"""Tells the audit what the commits of a table brought.
+"""Reports to the audit what the commits of a table brought.
 
 A commit holds its tallies, so a report can be made at any time. Which versions the audit is known
 to have is kept in a file beside the tables; it is written after the audit's brokers have

@@ -1,4 +1,4 @@
-"""The verdicts as rows of the lake's table, for whoever reads the lake and not the store."""
+"""The verdicts as rows of the lake's table, for those who read the lake and not the store."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from tallymark_audit.store.counted.groups import groups_on
 from tallymark_audit.store.counted.incidents import Incident, fold_incident
 from tallymark_audit.store.counted.recounts import ask_for_windows
 from tallymark_audit.store.judged import graph
+from tallymark_audit.store.judged.sums import WINDOW_MS, ChangedVerdicts
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema import tables
@@ -131,10 +132,16 @@ def collector_states(store: Store, windows: Sequence[EdgeWindow]) -> dict[EdgeWi
     return states
 
 
-def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) -> None:
+def record(
+    store: Store,
+    outcome: Outcome,
+    started_at: int,
+    finished_at: int,
+    window_ms: int = WINDOW_MS,
+) -> None:
     """Write the verdicts as Spark's, the offsets of their missing messages, and the run, all in one
     transaction. Repeating a run changes nothing but the list of runs, and where another run has
-    looked later and ended earlier, its verdicts stay.
+    looked later and ended earlier, its verdicts stay. Windows are ``window_ms`` long.
 
     Where the collectors have another result they are asked to count again, by themselves: records
     that they counted may be gone by now, and a copy that a repair brings back must not count as a
@@ -146,8 +153,10 @@ def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) ->
     }
     with store.write() as connection:
         standing: list[Verdict] = []
+        # Last, since collectors of these edges wait from there to the end.
+        sums = ChangedVerdicts(connection, window_ms)
         for as_of, some in _by_look(outcome, decided):
-            record_verdicts(connection, some, SPARK, as_of)
+            record_verdicts(connection, some, SPARK, as_of, changed=sums)
             standing += _standing(connection, some, as_of)
         for one in outcome.damaged:
             place = one.topic, one.partition, one.offset, one.end
@@ -157,6 +166,7 @@ def record(store: Store, outcome: Outcome, started_at: int, finished_at: int) ->
             if any(cell.missing for cell in verdict.cells):
                 _locate(connection, verdict, outcome.places)
         _doubt(connection, outcome, standing, finished_at)
+        sums.write(finished_at)
         connection.execute(
             tables.runs.insert().values(
                 job="reconcile",

@@ -53,7 +53,8 @@ def reconcile(spark: SparkSession, job: Job, store: Store, steps: Steps) -> Outc
         ask = looks.next(steps)
     outcome = looks.outcome()
     with steps.step("record", f"recording {len(outcome.verdicts):,} verdicts"):
-        ledger.record(store, replace(outcome, seconds=steps.seconds), started, now_ms())
+        told = replace(outcome, seconds=steps.seconds)
+        ledger.record(store, told, started, now_ms(), job.deployment.audit.window_ms)
         found = ledger.disagreements(store, outcome)
         said = write_to_lake(job.deployment, outcome, started)
     notes = (*outcome.notes, said) if said else outcome.notes

@@ -90,7 +90,7 @@ def _counted(options: SourceOptions) -> Any:
 
 def micros(timestamp: int) -> int:
     """Spark's timestamps are microseconds in 64 bits: what Kafka's milliseconds in 64 bits hold
-    beyond that (no date anyone means) becomes the last one there is."""
+    beyond that (no real date) becomes the last one there is."""
     return max(-_LAST_MS, min(timestamp, _LAST_MS)) * 1000
 
 

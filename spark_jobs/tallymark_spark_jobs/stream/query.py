@@ -1,4 +1,4 @@
-"""The query: one a cluster, each batch a load, until all is loaded or somebody stops it."""
+"""The query: one a cluster, each batch a load, until all is loaded or it is stopped."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from tallymark_audit.alerts.payload import NEVER, body, time_text
 from tallymark_audit.alerts.rules import Facts, Mark, Rules
 from tallymark_audit.model.alert import Alert
 from tallymark_audit.store.counted.openings import Overflowed
-from tallymark_audit.store.reading.backlogs import Backlog
-from tallymark_audit.store.reading.watching import Silent, WrongWindows
+from tallymark_audit.store.reading.alarms.backlogs import Backlog
+from tallymark_audit.store.reading.alarms.watching import Silent, WrongWindows
 
 NOON = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 RULES = Rules(AlertSettings(stalled_ms=600_000, retention_margin_ms=3_600_000), 60_000, 30_000, "http://c")  # fmt: skip  # noqa: E501

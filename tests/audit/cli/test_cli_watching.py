@@ -124,11 +124,11 @@ def test_alerts_are_listed(rig: Rig) -> None:
 
 
 def test_a_pause_and_its_end(rig: Rig) -> None:
-    assert "nobody is told anything until" in rig.alerts("--pause", "2h").output
+    assert "no alert is sent until" in rig.alerts("--pause", "2h").output
     with rig.store.read() as connection:
         assert stored.paused_until(connection) > 0
-    assert "nobody is told" in rig.alerts().output
-    assert "nobody is told" not in rig.alerts("--resume").output
+    assert "no alert is sent" in rig.alerts().output
+    assert "no alert is sent" not in rig.alerts("--resume").output
     assert rig.alerts("--pause", "soon").exit_code == 2
 
 

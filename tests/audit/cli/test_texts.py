@@ -21,7 +21,7 @@ from tallymark_audit.events.events import Gap
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
-from tallymark_audit.store.reading import watching
+from tallymark_audit.store.reading.alarms import watching
 from tallymark_audit.store.schema import tables
 
 RULES = Rules(AlertSettings(), W, 30_000, "http://c")

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 from eventually import eventually
+from one_cluster import collecting, one_cluster, settings_of
 
 from tallymark.client import Producer
-from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
+from tallymark.deployment import Deployment
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.collector.counting import fetch_runs
 from tallymark_audit.judge.verdicts import State
@@ -38,19 +39,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerThread]:
 
 @pytest.fixture
 def deployment(broker: BrokerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
-    port = int(broker.bootstrap_servers.rsplit(":", 1)[1])
-    made = Deployment(
-        data_dir=tmp_path / "data",
-        clusters=(Cluster(name="dc1", brokers=(BrokerAddress(port=port),)),),
-        mirrors=(),
-        audit=AuditSettings(
-            window_ms=1000, settle_min_ms=500, report_interval_ms=100, silence_ms=60_000
-        ),
-    )
-    path = tmp_path / "tallymark.toml"
-    path.write_text(dump_toml(made))
-    monkeypatch.setenv("TALLYMARK_SETTINGS", str(path))
-    return made
+    monkeypatch.setenv("TALLYMARK_SETTINGS", str(settings_of(tmp_path)))
+    return one_cluster(broker.bootstrap_servers, tmp_path, lake=None)
 
 
 @pytest.fixture
@@ -60,11 +50,9 @@ def store(deployment: Deployment) -> Iterator[Store]:
 
 
 @pytest.fixture
-def collector(deployment: Deployment, store: Store) -> Iterator[CollectorService]:
-    service = CollectorService(deployment, "dc1")
-    yield service
-    service.close()
-    service.check()
+def collector(deployment: Deployment) -> Iterator[CollectorService]:
+    with collecting(deployment) as service:
+        yield service
 
 
 def rows(store: Store) -> list[Row]:

@@ -145,6 +145,7 @@ VERSION_3 = bytes.fromhex(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data())
 def test_no_changed_bits_are_believed(data: st.DataObject) -> None:

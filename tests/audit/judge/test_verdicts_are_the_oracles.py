@@ -15,8 +15,11 @@ from audit_world import DATACENTERS, JUDGED, PRODUCERS, Judge, World
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tallymark_audit.judge.verdicts import GOOD, CellVerdict, State, Verdict, judge
+from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict, judge
 from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.store.schema.rows import cell_to_json
+from tallymark_audit.store.schema.shown import shown_verdict
+from tallymark_audit.store.schema.tables import SUMS
 
 Step = tuple[Any, ...]
 UNKNOWN_BOUND = 0.01
@@ -162,6 +165,35 @@ def test_nothing_wrong_is_ever_green(script: list[Step], chance: Random) -> None
     world.look()
 
 
+@UNHURRIED
+@given(deadly, st.randoms(use_true_random=False))
+def test_every_row_adds_up(script: list[Step], chance: Random) -> None:
+    """At any moment: claimed = observed + pending + missing + explained, in windows and cells."""
+    world = Watched(chance)
+    world.play(script)
+    for settled in (False, True):
+        if settled:
+            world.settle()
+        for window in world.windows():
+            for edge in JUDGED:
+                check_sums(world.verdict(edge, window))
+
+
+def check_sums(verdict: Verdict) -> None:
+    cells = [cell_to_json(cell) for cell in verdict.cells]
+    counts = {name: getattr(verdict, name) for name in SUMS}
+    shown = shown_verdict({"state": str(verdict.state), "cells": cells, **counts})
+    names = ("observed", "pending", "missing", "explained")
+    assert shown["claimed"] == sum(shown[name] for name in names)
+    assert min(shown[name] for name in (*names, "excused")) >= 0
+    assert shown_verdict(shown) == shown
+    if verdict.state not in UNDECIDED:
+        assert not shown["pending"]
+    names = ("observed", "pending_count", "missing_count", "explained_count")
+    for cell in shown["cells"]:
+        assert cell["claimed"] == sum(cell[name] for name in names)
+
+
 def unknown_share(judging: Judge, seeds: range) -> float:
     """Of the settled windows of schedules whose reporters all live or left their journal."""
     states: list[State] = []
@@ -241,6 +273,7 @@ def without_reporters(*facts: Any) -> Verdict:
     return judge(edge, topic, window, cells, [], clock)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "judging",
     [

@@ -120,6 +120,7 @@ def same(seed: int, content: bool) -> tuple[int, int]:
     return len(pure.seen) + len(pure.dropped), len(expected.holes)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled")
 @settings(max_examples=400, deadline=None)
 @given(SEEDS, st.booleans())
@@ -127,6 +128,7 @@ def test_compiled_runs_are_those_of_the_pure_path(seed: int, content: bool) -> N
     same(seed, content)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(SEEDS)
 def test_uncompiled_the_loops_cut_the_same_runs(seed: int) -> None:
@@ -149,6 +151,7 @@ def test_a_million_batches_have_the_same_runs() -> None:
         same(seed, content=bool(seed % 2))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled")
 @settings(max_examples=200, deadline=None)
 @given(SEEDS)

@@ -117,6 +117,7 @@ def records_of(script: list[tuple], base: int, step: int) -> list[One]:  # type:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(stretches, min_size=1, max_size=6),

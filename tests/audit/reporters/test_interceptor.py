@@ -532,6 +532,7 @@ def test_a_long_report_is_followed_by_a_pause(
     assert producer.interceptor.troubles.reports_failed == 2  # at 2000 and at 3500
 
 
+@pytest.mark.slow
 def test_timestamps_all_over_time_do_not_fill_the_memory(
     producer: FakeProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,18 +11,11 @@ from pathlib import Path
 import pytest
 from eventually import eventually
 from memory_lake import MemoryLake
+from one_cluster import WINDOW_MS, collecting, one_cluster, records_of, settings_of
 
-from tallymark.client import Producer, SimpleConsumer
-from tallymark.deployment import (
-    AuditSettings,
-    BrokerAddress,
-    Cluster,
-    Deployment,
-    LakeSettings,
-    dump_toml,
-)
+from tallymark.client import Producer
+from tallymark.deployment import Deployment, LakeSettings
 from tallymark.errors import TallymarkError
-from tallymark.protocol.records.batch import Record
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.judge.states import State
 from tallymark_audit.reporters.lake import LakeCommit, LakeReports, LoadedThrough
@@ -32,7 +25,6 @@ from tallymark_audit.store.reading import queries
 from tallymark_audit.testing import MemoryCluster
 
 pytestmark = pytest.mark.process
-W = 1000
 EDGE = "dc1-to-lake"
 RECORDS = 1000
 
@@ -45,20 +37,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerThread]:
 
 @pytest.fixture
 def deployment(broker: BrokerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
-    port = int(broker.bootstrap_servers.rsplit(":", 1)[1])
-    made = Deployment(
-        data_dir=tmp_path / "data",
-        clusters=(Cluster(name="dc1", brokers=(BrokerAddress(port=port),)),),
-        mirrors=(),
-        audit=AuditSettings(
-            window_ms=W, settle_min_ms=500, report_interval_ms=100, silence_ms=60_000
-        ),
-        lake=LakeSettings(),
-    )
-    path = tmp_path / "tallymark.toml"
-    path.write_text(dump_toml(made))
-    monkeypatch.setenv("TALLYMARK_SETTINGS", str(path))
-    return made
+    monkeypatch.setenv("TALLYMARK_SETTINGS", str(settings_of(tmp_path)))
+    return one_cluster(broker.bootstrap_servers, tmp_path, LakeSettings())
 
 
 @pytest.fixture
@@ -68,23 +48,9 @@ def store(deployment: Deployment) -> Iterator[Store]:
 
 
 @pytest.fixture
-def collector(deployment: Deployment, store: Store) -> Iterator[CollectorService]:
-    service = CollectorService(deployment, "dc1")
-    yield service
-    service.close()
-    service.check()
-
-
-def records_in(broker: BrokerThread, partition: int) -> list[Record]:
-    found: list[Record] = []
-    with SimpleConsumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
-        (end,) = consumer.get_offsets_before("views", partition, -1)
-        offset = 0
-        while offset < end:
-            fetched = consumer.fetch("views", partition, offset, max_bytes=1 << 20)
-            found += [record for batch in fetched.batches for record in batch.records()]
-            offset = fetched.next_offset
-    return found
+def collector(deployment: Deployment) -> Iterator[CollectorService]:
+    with collecting(deployment) as service:
+        yield service
 
 
 def states(store: Store) -> dict[int, str]:
@@ -104,8 +70,10 @@ def test_a_commit_that_lacks_rows_is_found_and_its_repair_too(
         for number in range(RECORDS):
             producer.send("views", b"x" * 50, key=str(number).encode())
     eventually(lambda: bool(states(store)) and set(states(store).values()) == {State.SETTLING})
-    lake = MemoryLake(MemoryCluster(), W, "views")
-    logs = {partition: records_in(broker, partition) for partition in (0, 1)}
+    lake = MemoryLake(MemoryCluster(), WINDOW_MS, "views")
+    logs = {
+        partition: records_of(broker.bootstrap_servers, "views", partition) for partition in (0, 1)
+    }
     assert sum(map(len, logs.values())) == RECORDS
     lost, kept = logs[0][7:10], {0: logs[0][:7] + logs[0][10:], 1: logs[1]}
     tallies = [one for p, rows in kept.items() for one in lake.tallies(p, rows, [])]
@@ -134,7 +102,7 @@ def test_a_commit_that_lacks_rows_is_found_and_its_repair_too(
 def test_a_cluster_that_is_away_leaves_the_reports_to_be_sent_again(
     broker: BrokerThread, deployment: Deployment
 ) -> None:
-    lake = MemoryLake(MemoryCluster(), W, "views")
+    lake = MemoryLake(MemoryCluster(), WINDOW_MS, "views")
     commit = LakeCommit(0, 1, lake.tallies(0, [], []), (LoadedThrough("views", 0, 5),))
     reports = LakeReports(deployment, "dc1", "dc1/views", "id", 1)
     assert reports.send([]) == -1

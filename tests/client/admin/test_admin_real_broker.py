@@ -217,6 +217,22 @@ def test_a_groups_offsets_are_set_reset_told_and_forgotten(admin: Admin, broker:
     assert "nobody" in gone.errors
 
 
+def test_the_offsets_of_many_groups_are_read_together(admin: Admin, broker: AnyBroker) -> None:
+    admin.create_topic("admin-many", 2)
+    fill(broker, "admin-many", 3)
+    names = [f"many-{number}" for number in range(450)]
+    for number, name in enumerate(names[:3]):
+        admin.alter_group_offsets(name, {("admin-many", 0): number, ("admin-many", 1): 0}).check()
+    found = admin.offsets_of_groups(names)
+    assert not found.errors
+    assert len(found) == len(names)
+    assert {at: one.offset for at, one in found["many-2"].items()} == {
+        ("admin-many", 0): 2,
+        ("admin-many", 1): 0,
+    }
+    assert found["many-3"] == {}  # the protocol does not tell an unknown group from an empty one
+
+
 def test_lag_counts_only_what_is_still_there(admin: Admin, broker: AnyBroker) -> None:
     """A group whose place was deleted lags by what is left of the log, not by what it missed."""
     admin.create_topic("admin-cut", 1)

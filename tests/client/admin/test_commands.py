@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from broker_kinds import KINDS, AnyBroker, either_broker
 from commands import run_command
+from eventually import eventually
 
 from tallymark.cli.admin import cluster, topics
 from tallymark.errors import KafkaError, UserError
@@ -68,7 +69,7 @@ def test_a_topic_is_made_described_grown_and_deleted(broker: AnyBroker) -> None:
 
 def test_replicas_placed_by_hand(broker: AnyBroker) -> None:
     assert run(broker, "create", "placed", "--replicas", "0,0,0") == "placed: created\n"
-    assert "placed\t3\t1\t0\t0" in run(broker, "list")
+    eventually(lambda: "placed\t3\t1\t0\t0" in run(broker, "list"))  # brokers hear of it one by one
     with pytest.raises(UserError, match="give it alone"):
         run(broker, "create", "x", "--replicas", "0", "--partitions", "1")
     with pytest.raises(UserError, match=r"is not broker:broker"):

@@ -121,6 +121,7 @@ def nothing_is_left_over(world: World) -> None:
     assert all(world.delivered[place] == end for place, end in world.ends.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_group_in_a_random_world(seed: int, strategy: str) -> None:

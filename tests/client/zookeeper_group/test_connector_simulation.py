@@ -25,6 +25,7 @@ from tallymark.client.zookeeper_group import rebalance
 WORLDS = 150
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, WORLDS, 30))
 def test_what_the_rebalance_promises_holds_in_every_world(first: int) -> None:
     _simulate_all(range(first, first + 30))

@@ -123,6 +123,7 @@ def test_a_slice_of_a_file_that_became_shorter(files: Files, tmp_path: Path) -> 
         FileSlice(file.handle, 2, 5).read()
 
 
+@pytest.mark.slow
 def test_a_descriptor_closes_with_its_last_reader(tmp_path: Path) -> None:
     file = OsFiles().open(f"{tmp_path}/a")
     piece = FileSlice(file.handle, 0, 0)

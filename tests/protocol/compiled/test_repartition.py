@@ -122,6 +122,7 @@ def test_two_hundred_thousand_batches_become_the_same() -> None:
     assert copied > 20_000
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(SEEDS, st.sampled_from(CODECS), st.sampled_from(CODECS))
 def test_every_codec_is_read_and_written(seed: int, source: str, target: str) -> None:

@@ -40,6 +40,7 @@ def access(tmp_path: Path) -> Command:
     return Command(tmp_path / "deep" / "access.json")
 
 
+@pytest.mark.slow
 def test_a_user_is_added_and_gets_another_password(access: Command) -> None:
     done = access(
         *("add-user", "alice", "--password-file", "-", "--write", "orders-*"), input="one\n"

@@ -439,6 +439,7 @@ def alike(draw: st.DrawFn) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(alike(), st.lists(st.integers(0, 20), max_size=12), st.data())
 def test_the_front_changes_nothing(

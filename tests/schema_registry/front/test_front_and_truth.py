@@ -28,6 +28,8 @@ from tallymark_schema_registry.web.responses import Profile
 pytest.importorskip("httptools")
 from tallymark.net.web.http_compiled import CompiledHttp
 
+pytestmark = pytest.mark.slow
+
 GONE_WITHIN_S = 1.0
 """How long a schema may still be read by its id after another process has deleted it for good."""
 

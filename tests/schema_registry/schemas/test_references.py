@@ -131,6 +131,7 @@ def test_a_long_chain_of_references_is_refused_with_words() -> None:
         incompatibilities(below, below)
 
 
+@pytest.mark.slow
 def test_what_references_bring_is_paid_for() -> None:
     """1,000 references of 1 MiB: a response of a gigabyte, and as much time."""
     fields = [f"T{n}" for n in range(1000)]

@@ -70,12 +70,14 @@ def same(pieces: Sequence[LogPiece], random: Random) -> int:
     return len(runs)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(SEEDS)
 def test_logs_are_counted_as_record_by_record(seed: int) -> None:
     same(pieces_of(generated_log(seed)), Random(seed))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(SEEDS)
 def test_hostile_logs_are_counted_as_record_by_record(seed: int) -> None:
@@ -96,6 +98,7 @@ def hostile_pieces(random: Random) -> list[LogPiece]:
     return found
 
 
+@pytest.mark.slow
 def test_the_generated_logs_have_all_that_can_go_wrong() -> None:
     """Else the two properties above would show little."""
     found: set[str] = set()
@@ -160,6 +163,7 @@ def test_names_that_hash_alike_are_told_apart() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_full_counter_is_emptied_and_counts_on() -> None:
     """Every second message is lost: a range each. Cells without end: one each."""
     for rows in ([("a", 2 * n) for n in range(5_000)], [(f"web-{n}", 7) for n in range(5_000)]):
@@ -245,6 +249,7 @@ def test_an_offset_that_no_log_can_have_ends_nothing() -> None:
     assert (run.messages, run.first_offset, run.last_offset) == (3, 0, 2**63 - 1)
 
 
+@pytest.mark.slow
 def test_a_cell_of_a_hundred_thousand_gaps_and_copies_takes_seconds() -> None:
     """Merging runs of a cell took four times as long for twice as many, and so would naming the
     copies of each run by looking at all of them."""

@@ -172,6 +172,7 @@ def test_blocks_add_up() -> None:
     assert merged(parts)[0].blocks == (Block(0, 10, 1), Block(7, 1, 3))
 
 
+@pytest.mark.slow
 def test_a_cell_of_many_ranges_is_merged_in_linear_time() -> None:
     """Merging run by run took 22 s for 8,000 runs of one cell, and four times that for twice as
     many. Here there are 100,000, of one task and of as many tasks as there are."""
@@ -229,6 +230,7 @@ def test_json_and_arrow_bring_back_what_was_given(tallies: list[CellTally]) -> N
     assert list(from_arrow(rows)) == tallies
 
 
+@pytest.mark.slow
 def test_many_rows_are_read_in_portions() -> None:
     tallies = [replace(tally(((n, n + 1),)), first_offset=n) for n in range(10_000)]
     rows = to_arrow(tallies)

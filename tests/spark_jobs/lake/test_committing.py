@@ -261,6 +261,7 @@ def test_the_second_of_two_repairs_is_refused(tables: Tables) -> None:
     load(other, 0, 30)
 
 
+@pytest.mark.slow
 def test_all_partitions_of_a_large_topic_are_one_commit(tables: Tables) -> None:
     table = tables()
     spans = tuple(OffsetRange(key(number), 0, number + 1) for number in range(2_000))

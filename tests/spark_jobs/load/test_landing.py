@@ -206,6 +206,7 @@ def test_errors_that_another_try_cannot_mend_are_returned(tmp_path: Path) -> Non
         attempt(nowhere, last=False)
 
 
+@pytest.mark.slow
 def test_records_of_many_hours_need_no_more_memory_or_open_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +231,7 @@ def test_large_spans_become_files_of_the_target_size(
     assert [row["offset"] for row in rows_of(tmp_path, manifest)] == list(range(200))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(

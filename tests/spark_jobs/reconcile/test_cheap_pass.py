@@ -35,6 +35,7 @@ def damaged(draw: st.DrawFn, sent: int) -> list[int]:
     return draw(st.permutations([*left, *again, *foreign]))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data(), st.integers(1, 40), st.integers(1, 3), st.integers(1, 3))
 def test_it_never_differs_from_the_exact_pass(
@@ -128,6 +129,7 @@ def test_stretches_are_read_once() -> None:
     assert joined(some, 10) == [Stretch("c", "t", 0, 0, 21)]
 
 
+@pytest.mark.slow
 def test_a_cell_of_a_hundred_thousand_ranges_takes_a_moment() -> None:
     """Merging them one by one took 22 s for 8,000, and one lossy cell stopped a whole run; to place
     what it had lost took as long again."""

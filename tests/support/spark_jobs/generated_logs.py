@@ -1,5 +1,5 @@
 """Logs of one partition from a seed, as batches in the order of their offsets: what producers,
-retries, mirrors and transactions really leave, and some of what nobody should."""
+retries, mirrors and transactions really leave, and some of what they should not."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ class HopLoop:
             collides = self._collides(connection, topic)
         with ledger.write(now) as connection:
             kept = [verdict for verdict in judged if self._is_stored(verdict)]
-            news = record_verdicts(connection, kept, COLLECTOR, now)
+            news = record_verdicts(connection, kept, COLLECTOR, now, self._settings.window_ms)
             if collides:
                 incident = Incident("collision", collides, topic)
                 fold_incident(connection, ledger.cluster, incident, now)

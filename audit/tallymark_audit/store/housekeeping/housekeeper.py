@@ -143,7 +143,7 @@ class Housekeeper:
         try:
             with self._keeper.write(now) as connection:
                 packed = collapse(connection, self._keeper.cluster, some, now)
-                forget_passing(connection, self._keeper.cluster, some)
+                forget_passing(connection, self._edges, self._keeper.cluster, some)
         except (SQLAlchemyError, TallymarkError):
             raise
         except Exception as error:

@@ -19,6 +19,7 @@ from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import passes
 from tallymark_audit.store.counted import archive as archives
 from tallymark_audit.store.counted import totals
+from tallymark_audit.store.judged import graph
 from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.tables import (
     archive,
@@ -107,15 +108,20 @@ def collapse(connection: Connection, cluster: str, some: Sequence[Changed], now:
     return sum(map(len, by_topic.values()))
 
 
-def forget_passing(connection: Connection, cluster: str, some: Iterable[Changed]) -> None:
-    """Drop the revisions that only said that it was too early, on the edges at the cluster."""
+def forget_passing(
+    connection: Connection, edges: Sequence[Edge], cluster: str, some: Iterable[Changed]
+) -> None:
+    """Drop the revisions that only said that it was too early, on the edges at the cluster, of now
+    (``edges``) and of before. They are asked for by name: the primary key begins with it."""
+    known = {one.name for one in edges} | {one.edge.name for one in graph.known_edges(connection)}
+    names = sorted(name for name in known if name.endswith(f"-to-{cluster}"))
     by_topic: dict[str, list[int]] = defaultdict(list)
     for one in some:
         by_topic[one.topic].append(one.window)
     for topic, windows in by_topic.items():
         connection.execute(
             delete(verdict_history).where(
-                verdict_history.c.edge.endswith(f"-to-{cluster}", autoescape=True),
+                verdict_history.c.edge.in_(names),
                 verdict_history.c.topic == topic,
                 verdict_history.c.window.in_(windows),
                 verdict_history.c.state.in_(PASSING),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, or_, select
@@ -13,13 +12,28 @@ from tallymark_audit.judge.apart import is_unjudged
 from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
 from tallymark_audit.model.cells import EdgeWindow
 from tallymark_audit.model.time_format import utc
+from tallymark_audit.store.counted.facts import chunks
+from tallymark_audit.store.judged.effective import COLLECTOR, SPARK, effective
+from tallymark_audit.store.judged.sums import WINDOW_MS, ChangedVerdicts
 from tallymark_audit.store.judged.verdict_changes import note_change
+from tallymark_audit.store.judged.worst_cells import keep_worst_cells
 from tallymark_audit.store.schema.portions import first_of
 from tallymark_audit.store.schema.rows import Row, cell_to_json, is_cells
 from tallymark_audit.store.schema.tables import SUMS, verdict_history, verdicts
 from tallymark_audit.store.schema.upsert import upsert
 
-COLLECTOR, SPARK = "collector", "spark"
+__all__ = [
+    "COLLECTOR",
+    "MAX_CELLS",
+    "MAX_CELL_BYTES",
+    "SPARK",
+    "WRONG",
+    "accept",
+    "effective",
+    "locate_cells",
+    "record_verdicts",
+]
+
 MAX_CELLS = 1000
 """Cells kept with one verdict, the worst first; the sums are always of all of them."""
 MAX_CELL_BYTES = 1 << 20
@@ -30,12 +44,19 @@ WRONG = ("missing", "duplicates", "unclaimed")
 
 
 def record_verdicts(
-    connection: Connection, judged: Iterable[Verdict], source: str, now_ms: int
+    connection: Connection,
+    judged: Iterable[Verdict],
+    source: str,
+    now_ms: int,
+    window_ms: int = WINDOW_MS,
+    changed: ChangedVerdicts | None = None,
 ) -> list[Verdict]:
     """Write verdicts and return those that changed: a first verdict, another state, or other counts
     in a decided one. These get the next revision and a row of history. A window without messages is
     left out, unless it had messages before that were claimed or decided. A verdict about messages
-    that were only doubted, and turned out to belong to another edge, is withdrawn.
+    that were only doubted, and turned out to belong to another edge, is withdrawn. The sums and the
+    incidents follow; with ``changed`` when the caller says so, as a transaction with several calls
+    has to, at its end. Windows are ``window_ms`` long.
 
     ``now_ms`` of Spark's verdicts is when their run looked at the logs. Runs overlap, and one that
     looked earlier may end later: a verdict of an older look never replaces one of a newer look."""
@@ -45,7 +66,10 @@ def record_verdicts(
     old = _present(connection, judged, source)
     if source == SPARK:
         judged = [verdict for verdict in judged if _looked_at(old.get(_key(verdict))) <= now_ms]
+    sums = changed or ChangedVerdicts(connection, window_ms)
     withdrawn = _withdraw(connection, judged, source, old)
+    for key in withdrawn:
+        sums.note(key, source, old[key], None)
     rows: list[Row] = []
     history: list[Row] = []
     news: list[Verdict] = []
@@ -65,64 +89,54 @@ def record_verdicts(
     if (rows or withdrawn) and source != SPARK:
         note_change(connection, source)
     upsert(connection, verdicts, rows)
+    keep_worst_cells(connection, [(old.get(_place(row)), row) for row in rows], now_ms)
     kept = verdict_history.columns.keys()
     upsert(connection, verdict_history, [{name: row[name] for name in kept} for row in history])
+    for row in rows:
+        sums.note(_place(row), source, old.get(_place(row)), row)
+    if changed is None:
+        sums.write(now_ms)
     return news
 
 
-@cache
-def effective() -> ColumnElement[bool]:
-    """The condition that keeps one verdict a window: Spark's, until the collector, which watches
-    on, decides on something newer than Spark has looked at (a repair, late data)."""
-    other = verdicts.alias("other")
-    same = and_(
-        other.c.edge == verdicts.c.edge,
-        other.c.topic == verdicts.c.topic,
-        other.c.window == verdicts.c.window,
-    )
-    spark_wins = and_(
-        verdicts.c.source == COLLECTOR,
-        other.c.source == SPARK,
-        or_(
-            other.c.judged_at >= verdicts.c.judged_at,
-            verdicts.c.state.in_(_UNDECIDED),
-        ),
-    )
-    collector_wins = and_(
-        verdicts.c.source == SPARK,
-        other.c.source == COLLECTOR,
-        other.c.judged_at > verdicts.c.judged_at,
-        other.c.state.not_in(_UNDECIDED),
-    )
-    return ~exists().where(same, or_(spark_wins, collector_wins))
-
-
 def accept(
-    connection: Connection, edge: str, topic: str, window: int, who: str, note: str, now_ms: int
+    connection: Connection,
+    edge: str,
+    topic: str,
+    window: int,
+    who: str,
+    note: str,
+    now_ms: int,
+    window_ms: int = WINDOW_MS,
 ) -> State:
     """An operator accepts a window as it is: the watermark passes it, and the faults stay recorded.
     The acceptance holds until more faults are found. ``who`` empty: withdraw the acceptance.
     Returns the window's state. UserError: there is no such window, or nothing in it to accept."""
     place = (verdicts.c.edge == edge, verdicts.c.topic == topic, verdicts.c.window == window)
-    rows = [dict(row) for row in connection.execute(select(verdicts).where(*place)).mappings()]
+    query = select(verdicts).where(*place).order_by(verdicts.c.source).with_for_update()
+    rows = [dict(row) for row in connection.execute(query).mappings()]
     if not rows:
         raise UserError(
             f"there is no verdict of {topic} on {edge} for the window {utc(window)}",
             "see: tallymark audit verdicts",
         )
-    query = select(verdicts.c.state).where(*place, effective())
-    state = State(connection.execute(query).scalar_one())
+    held = select(verdicts.c.state).where(*place, effective())
+    state = State(connection.execute(held).scalar_one())
     if who and (state in GOOD or state in (State.OPEN, State.SETTLING)):
         raise UserError(f"the window is {state}: there is nothing to accept")
     note_change(connection, "person")
     said = f"accepted by {who}" if who else "no longer accepted"
     kept = verdict_history.columns.keys()
+    sums = ChangedVerdicts(connection, window_ms)
     for row in rows:
+        before = dict(row)
         row |= {"accepted_by": who[:255], "revision": row["revision"] + 1}
         told = [f"{said}: {note}" if note else said, *row["reasons"]]
         line = {name: row[name] for name in kept} | {"reasons": told, "judged_at": now_ms}
         upsert(connection, verdicts, [row])
         upsert(connection, verdict_history, [line])
+        sums.note((edge, topic, window), row["source"], before, row)
+    sums.write(now_ms)
     return state
 
 
@@ -133,11 +147,13 @@ def locate_cells(
     changed: Mapping[int, list[Sequence[int]]] | None = None,
 ) -> None:
     """Add to a verdict the offsets of its missing messages, and which were ``changed``; both are by
-    the index of the cell."""
+    the index of the cell. Of a cell that is ``located`` upstream has been ``searched``: what was
+    not found is not there."""
     cells = [
         {
             **cell,
             "located": located.get(at, cell["located"]),
+            "searched": at in located or cell.get("searched", False),
             "changed": (changed or {}).get(at, cell.get("changed", [])),
         }
         for at, cell in enumerate(row["cells"])
@@ -163,14 +179,16 @@ def _present(
     for verdict in judged:
         wanted.setdefault((verdict.edge, verdict.topic), []).append(verdict.window)
     found: dict[tuple[str, str, int], Row] = {}
-    for (edge, topic), windows in wanted.items():
-        for start in range(0, len(windows), 500):
+    for (edge, topic), windows in sorted(wanted.items()):
+        for some in chunks(sorted(windows)):
             query = select(verdicts).where(
                 verdicts.c.edge == edge,
                 verdicts.c.topic == topic,
                 verdicts.c.source == source,
-                verdicts.c.window.in_(windows[start : start + 500]),
+                verdicts.c.window.in_(some),
             )
+            # Held until the end: the sums are changed by the difference to these.
+            query = query.order_by(verdicts.c.window).with_for_update()
             for row in connection.execute(query).mappings():
                 found[edge, topic, row["window"]] = dict(row)
     return found
@@ -178,6 +196,10 @@ def _present(
 
 def _key(verdict: Verdict) -> EdgeWindow:
     return verdict.edge, verdict.topic, verdict.window
+
+
+def _place(row: Row) -> EdgeWindow:
+    return row["edge"], row["topic"], row["window"]
 
 
 def _looked_at(before: Row | None) -> int:
@@ -266,6 +288,7 @@ def _keep_located(cells: list[Row], before: list[Row]) -> None:
         old = known.get(tuple(cell[name] for name in identity))
         if old and old["missing"] == cell["missing"]:
             cell["located"] = old["located"]
+            cell["searched"] = old.get("searched", False)
         if old and old.get("corrupt") == cell["corrupt"]:
             cell["changed"] = old.get("changed", [])
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, literal, or_, select, tuple_, union
+from sqlalchemy import Connection, Select, and_, literal, or_, select, tuple_, union, union_all
 
 from tallymark_audit.store.counted import archive
 from tallymark_audit.store.counted.facts import chunks
@@ -18,6 +18,7 @@ from tallymark_audit.store.schema.tables import (
     claims,
     observations,
     reporters,
+    topic_sums,
     verdicts,
     watermarks,
 )
@@ -43,6 +44,20 @@ def verdict_page(
 ) -> list[Row]:
     """Verdicts that hold, without their cells: newest window first, then by edge and topic.
     ``after``: window, edge and topic of the last one of the page before."""
+    if which.topic is None or which.edge is not None:
+        return _rows(connection, _verdicts(which, after, limit))
+    # Edge by edge: by time alone, a database would pass over the windows of all other topics.
+    t = topic_sums.c
+    edges = connection.scalars(select(t.edge).where(t.topic == which.topic)).all()
+    parts = [_verdicts(which._replace(edge=edge), after, limit).subquery() for edge in edges]
+    if not parts:
+        return []
+    found = union_all(*[select(part) for part in parts]).subquery()
+    order = (found.c.window.desc(), found.c.edge, found.c.topic)
+    return _rows(connection, select(found).order_by(*order).limit(limit))
+
+
+def _verdicts(which: Which, after: tuple[int, str, str] | None, limit: int) -> Select[Any]:
     t = verdicts.c
     query = select(*[column for column in t if column.name not in CELLS_LEFT_OUT])
     query = query.where(effective())
@@ -60,7 +75,7 @@ def verdict_page(
         window, edge, topic = after
         later = or_(t.edge > edge, and_(t.edge == edge, t.topic > topic))
         query = query.where(t.window <= window, or_(t.window < window, later))
-    return _rows(connection, query.order_by(t.window.desc(), t.edge, t.topic).limit(limit))
+    return query.order_by(t.window.desc(), t.edge, t.topic).limit(limit)
 
 
 def cell_windows(
@@ -230,12 +245,21 @@ def alert_page(
     statuses: Sequence[str],
     after: tuple[int, str] | None,
     limit: int,
+    rule: str | None = None,
+    period: tuple[int | None, int | None] = (None, None),
 ) -> list[Row]:
-    """Alerts, the newest first; all there ever were, or those of some statuses."""
-    t = alerts.c
+    """Alerts, the newest first; all there ever were, or those of some statuses, of a rule, or that
+    held at some time of a period (ms, its end excluded)."""
+    t, (start, end) = alerts.c, period
     query = select(alerts)
     if statuses:
         query = query.where(t.status.in_(statuses))
+    if rule is not None:
+        query = query.where(t.rule == rule)
+    if end is not None:
+        query = query.where(t.starts_at < end)
+    if start is not None:
+        query = query.where(or_(t.ends_at == 0, t.ends_at >= start))
     if after is not None:
         earlier = and_(t.starts_at == after[0], t.fingerprint > after[1])
         query = query.where(or_(t.starts_at < after[0], earlier))

@@ -7,13 +7,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, literal, or_, select, tuple_
 
 from tallymark_audit.judge.skewed import SKEWED
 from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.model.cells import EdgeTopic
+from tallymark_audit.model.time_format import LARGEST
+from tallymark_audit.store.counted.totals import DAY
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, effective
+from tallymark_audit.store.reading.paging import watermarks_of
+from tallymark_audit.store.reading.sums import period_sums, summed, sums_of
 from tallymark_audit.store.schema.rows import Row, holes_of
+from tallymark_audit.store.schema.summed_tables import IN_STATE
 from tallymark_audit.store.schema.tables import (
     SUMS,
     collectors,
@@ -22,21 +27,25 @@ from tallymark_audit.store.schema.tables import (
     repairs,
     reporters,
     runs,
+    topic_sums,
     verdicts,
     watermarks,
 )
 
-WRONG = ("missing", "duplicates", "unclaimed")
+LATEST = LARGEST - LARGEST % DAY
+"""Later than all windows."""
 MOST_SKEWED = 1_000
 """Windows of the future that are looked at for whose clock it is."""
+FEW = 1_000
+"""Places whose watermarks are read one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
     """One topic on one edge. ``states``: how many windows are in each state. The sums are in
-    messages over all windows, those of what is wrong over the decided ones. ``through`` and
-    ``horizon`` are ms, -1 without a watermark. ``skewed``: whose clock is ahead and by how much,
-    where windows lie in the future."""
+    messages over all windows, and ``claimed = observed + pending + missing + explained``
+    (:class:`.sums.Sums`). ``through`` and ``horizon`` are ms, -1 without a watermark. ``skewed``:
+    whose clock is ahead and by how much, where windows lie in the future."""
 
     edge: str
     topic: str
@@ -53,40 +62,67 @@ class TopicSummary:
     horizon: int = -1
     holes: tuple[tuple[int, str, bool], ...] = ()
     skewed: str = ""
+    pending: int = 0
+    excused: int = 0
 
 
 def overview(
-    connection: Connection, since: int | None = None, now: int | None = None
+    connection: Connection,
+    since: int | None = None,
+    now: int | None = None,
+    after: EdgeTopic | None = None,
+    limit: int | None = None,
 ) -> list[TopicSummary]:
-    """Every topic on every edge that has a verdict, of windows from ``since`` (ms) on. ``now``
-    (ms): also find windows that begin later, and the server whose clock stamped them."""
-    query = (
-        select(
-            verdicts.c.edge,
-            verdicts.c.topic,
-            verdicts.c.state,
-            func.count().label("windows"),
-            func.min(verdicts.c.window).label("first_window"),
-            func.max(verdicts.c.window).label("last_window"),
-            *[func.sum(verdicts.c[name]).label(name) for name in SUMS],
-        )
-        .where(effective())
-        .group_by(verdicts.c.edge, verdicts.c.topic, verdicts.c.state)
-    )
-    if since is not None:
-        query = query.where(verdicts.c.window >= since)
-    grouped: dict[tuple[str, str], list[Row]] = {}
-    for row in _rows(connection, query):
-        grouped.setdefault((row["edge"], row["topic"]), []).append(row)
-    marks = {(row["edge"], row["topic"]): row for row in _rows(connection, select(watermarks))}
-    skewed = _skewed(connection, now) if now is not None else {}
+    """Every topic on every edge that has a verdict, of windows from ``since`` (ms) on: of all that
+    are kept, else from the sums of time. By edge and topic; ``limit`` of those
+    behind the place ``after``. ``now`` (ms): also find windows that begin later, and the server
+    whose clock stamped them."""
+    query = _kept() if since is None else _from(since)
+    keys = query.selected_columns.edge, query.selected_columns.topic
+    if after is not None:
+        query = query.where(tuple_(*keys) > tuple_(*map(literal, after)))
+    rows = _rows(connection, query.order_by(*keys).limit(limit))
+    marks = _marks(connection, rows)
+    skewed = skewed_clocks(connection, now) if now is not None else {}
+    places = [(row["edge"], row["topic"]) for row in rows]
     return [
-        _summary(edge, topic, rows, marks.get((edge, topic)), skewed.get((edge, topic), ""))
-        for (edge, topic), rows in sorted(grouped.items())
+        _summary(row, marks.get(place), skewed.get(place, ""))
+        for place, row in zip(places, rows, strict=True)
     ]
 
 
-def _skewed(connection: Connection, now: int) -> dict[tuple[str, str], str]:
+def _kept() -> Select[Any]:
+    t = topic_sums.c
+    judged = or_(*(t[name] > 0 for name in IN_STATE.values()))
+    return select(topic_sums).where(t.topic != "", judged)
+
+
+def _marks(connection: Connection, rows: list[Row]) -> dict[EdgeTopic, Row]:
+    """The watermarks of these places; of many at once, rather all."""
+    if len(rows) <= FEW:
+        found = watermarks_of(connection, [(row["edge"], row["topic"]) for row in rows])
+    else:
+        found = _rows(connection, select(watermarks))
+    return {(row["edge"], row["topic"]): row for row in found}
+
+
+def _from(since: int) -> Select[Any]:
+    v, t = verdicts.c, topic_sums.c
+    c = period_sums(since, LATEST).c
+    query = select(c.edge, c.topic, *summed(c)).group_by(c.edge, c.topic)
+    some = query.cte("some")
+    first = (
+        select(func.min(v.window))
+        .where(v.edge == some.c.edge, v.topic == some.c.topic, v.window >= since)
+        .scalar_subquery()
+    )
+    # The last one of all is one of these.
+    found = func.coalesce(first, since).label("first_window")
+    columns: list[ColumnElement[Any]] = [*some.c, found, t.last_window]
+    return select(*columns).join(topic_sums, and_(t.edge == some.c.edge, t.topic == some.c.topic))
+
+
+def skewed_clocks(connection: Connection, now: int) -> dict[tuple[str, str], str]:
     """By edge and topic, the clock that is ahead according to the newest window in the future."""
     columns = [verdicts.c[name] for name in ("edge", "topic", "reasons")]
     query = select(*columns).where(verdicts.c.window > now, effective())
@@ -127,6 +163,12 @@ def windows(
     return _rows(connection, query.order_by(*order).limit(limit))
 
 
+def reporters_named(connection: Connection, reporter: str) -> list[Row]:
+    """A reporter, on every cluster that knows it."""
+    query = select(reporters).where(reporters.c.reporter == reporter)
+    return _rows(connection, query.order_by(reporters.c.cluster))
+
+
 def all_reporters(
     connection: Connection, live_only: bool = False, limit: int | None = None
 ) -> list[Row]:
@@ -138,10 +180,17 @@ def all_reporters(
     return _rows(connection, query.limit(limit))
 
 
-def disagreements(connection: Connection, limit: int = 100) -> list[Row]:
+def disagreements(
+    connection: Connection, limit: int = 100, start: int | None = None, end: int | None = None
+) -> list[Row]:
     """Windows on which the two independent counts differ, though Spark looked after the
-    collector's last change: a finding about the audit itself. Newest first."""
-    spark, query = _two_counts()
+    collector's last change: a finding about the audit itself. Newest first; those that start from
+    ``start`` up to ``end`` (ms, excluded)."""
+    spark, query = two_counts()
+    if start is not None:
+        query = query.where(spark.c.window >= start)
+    if end is not None:
+        query = query.where(spark.c.window < end)
     return _rows(connection, query.order_by(spark.c.window.desc()).limit(limit))
 
 
@@ -153,7 +202,7 @@ def disagreements_among(
     found: list[Row] = []
     for (edge, topic), some in windows.items():
         if some:
-            spark, query = _two_counts()
+            spark, query = two_counts()
             mine = spark.c.edge == edge, spark.c.topic == topic
             between = spark.c.window.between(min(some), max(some))
             wanted = frozenset(some)
@@ -162,8 +211,8 @@ def disagreements_among(
     return sorted(found, key=lambda row: -row["window"])
 
 
-def _two_counts() -> tuple[Any, Select[Any]]:
-    """Spark's side, and the pairs of verdicts of one window that differ."""
+def two_counts() -> tuple[Any, Select[Any]]:
+    """Spark's side, and the pairs of verdicts of one window that differ, as a query."""
     spark, other = verdicts.alias("spark"), verdicts.alias("collector")
     same = and_(
         spark.c.edge == other.c.edge,
@@ -218,23 +267,19 @@ def all_repairs(connection: Connection, limit: int = 200) -> list[Row]:
     return _rows(connection, select(repairs).order_by(repairs.c.id.desc()).limit(limit))
 
 
-def _summary(edge: str, topic: str, rows: list[Row], mark: Row | None, skewed: str) -> TopicSummary:
-    # An open window has records that are not claimed or not mirrored yet: nothing is wrong with it.
-    decided = [row for row in rows if row["state"] not in UNDECIDED]
-    sums = {
-        name: sum(int(row[name]) for row in (decided if name in WRONG else rows)) for name in SUMS
-    }
+def _summary(row: Row, mark: Row | None, skewed: str) -> TopicSummary:
+    sums = sums_of(row)
     return TopicSummary(
-        edge=edge,
-        topic=topic,
-        states={row["state"]: row["windows"] for row in rows},
-        first_window=min(row["first_window"] for row in rows),
-        last_window=max(row["last_window"] for row in rows),
+        edge=row["edge"],
+        topic=row["topic"],
+        states=dict(sums.states),
+        first_window=row["first_window"],
+        last_window=row["last_window"],
         through=mark["through"] if mark else -1,
         horizon=mark["horizon"] if mark else -1,
         holes=tuple(holes_of(mark)) if mark else (),
         skewed=skewed,
-        **sums,
+        **{name: getattr(sums, name) for name in (*SUMS, "pending", "excused")},
     )
 
 

@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, select
 
 from tallymark_audit.model.cells import GROUP, LAKE, Edge
 from tallymark_audit.model.edges import PRODUCER
-from tallymark_audit.store.counted import archive
 from tallymark_audit.store.judged import graph
 from tallymark_audit.store.judged.verdicts import effective
+from tallymark_audit.store.reading.sides import Cell, both_sides
 from tallymark_audit.store.schema.portions import MOST_ROWS, Portion, portion, portion_of
-from tallymark_audit.store.schema.rows import Row, is_cells, shown_verdict
+from tallymark_audit.store.schema.rows import Row, is_cells
+from tallymark_audit.store.schema.shown import shown_verdict
 from tallymark_audit.store.schema.tables import (
-    claims,
     incidents,
-    observations,
     repairs,
     reporter_topics,
     reporters,
     verdict_history,
     verdicts,
+    worst_cells,
 )
 
 MOST_EVENTS = 200
@@ -31,14 +31,25 @@ MOST_EVENTS = 200
 
 
 @dataclass(frozen=True, slots=True)
+class Was:
+    """The state of the window at its worst, the cells that were named then, with the offsets where
+    the messages were, and since when (ms) it is better."""
+
+    state: str
+    until: int
+    cells: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """All that is known of one window of a topic on one edge.
 
     ``verdicts``: one row a source, the effective one first, each with its ``cells``. ``upstream``
-    and ``downstream``: rows of claims or observations on either side. ``history``: the last
+    and ``downstream``: rows of claims or observations on either side, of the same cells; those of
+    other hops into the same logs (``other_hops`` rows) are in neither. ``history``: the last
     revisions, oldest first. ``incidents``: the last of the topic, on both clusters. Each list is a
     portion: ``left_out`` has the number of further rows, by list; ``cells`` are those of the
-    verdicts."""
+    verdicts. ``was``: what was wrong, if the window is better now."""
 
     verdicts: tuple[Row, ...]
     upstream: tuple[Row, ...]
@@ -48,6 +59,8 @@ class Evidence:
     incidents: tuple[Row, ...]
     repairs: tuple[Row, ...]
     left_out: dict[str, int] = field(default_factory=dict[str, int])
+    other_hops: int = 0
+    was: Was | None = None
 
 
 def evidence(
@@ -56,7 +69,8 @@ def evidence(
     """About one window; ``edge`` by its name, as in ``producer-to-dc1``. ``most``: rows of each
     side, and cells of each verdict."""
     one = (verdicts.c.edge == edge, verdicts.c.topic == topic, verdicts.c.window == window)
-    known = _edge(connection, edge)
+    edges = [each.edge for each in graph.known_edges(connection)]
+    known = edge_of(edges, edge)
     clusters = tuple({known.upstream, known.downstream, known.home} - {PRODUCER})
     names = (topic, known.downstream_topic(topic))
     past, mended, met = verdict_history.c, repairs.c, incidents.c
@@ -67,18 +81,21 @@ def evidence(
         mended.edge == edge, mended.topic == topic, mended.window == window
     )
     happened = select(incidents).where(met.cluster.in_(clusters), met.topic.in_(names))
+    judged, cells = _judged(connection, one, most)
+    both = both_sides(connection, known, edges, topic, window, most, _bad(judged))
     parts = {
-        "upstream": _upstream(connection, known, topic, window, most),
-        "downstream": _downstream(connection, known, topic, window, most),
+        "upstream": both.upstream,
+        "downstream": both.downstream,
         "reporters": reporters_of_topic(connection, clusters, topic, most),
         "history": _last(connection, revisions, past.judged_at, past.revision),
         "incidents": _last(connection, happened, met.id),
         "repairs": _last(connection, copies, mended.id),
     }
-    judged, cells = _judged(connection, one, most)
     left_out = {name: part.left_out for name, part in parts.items()} | {"cells": cells}
     return Evidence(
         verdicts=tuple(judged),
+        other_hops=both.others,
+        was=_was(connection, edge, topic, window, most),
         left_out={name: count for name, count in left_out.items() if count},
         **{name: part.rows for name, part in parts.items()},
     )
@@ -99,6 +116,25 @@ def _judged(
             row["cells"] = list(part.rows)
             left += part.left_out
     return found, left
+
+
+def _was(connection: Connection, edge: str, topic: str, window: int, most: int) -> Was | None:
+    t = worst_cells.c
+    query = select(worst_cells).where(t.edge == edge, t.topic == topic, t.window == window)
+    for row in _rows(connection, query):
+        cells = row["cells"] if is_cells(row["cells"]) else []
+        return Was(row["state"], row["until"], portion_of(cells, most).rows)
+    return None
+
+
+def _bad(judged: Sequence[Row]) -> list[Cell]:
+    """The cells that the verdicts name, the worst first."""
+    return [
+        (cell["partition"], cell["server"], cell["instance"])
+        for row in judged
+        if is_cells(row["cells"])
+        for cell in row["cells"]
+    ]
 
 
 def _last(connection: Connection, query: Select[Any], *by: ColumnElement[Any]) -> Portion:
@@ -133,11 +169,11 @@ def shown_evidence(found: Evidence) -> Evidence:
     )
 
 
-def _edge(connection: Connection, name: str) -> Edge:
+def edge_of(known: Sequence[Edge], name: str) -> Edge:
     """The edge of that name as it is or last was; if it was never stored, from its name."""
-    for known in graph.known_edges(connection):
-        if known.edge.name == name:
-            return known.edge
+    for edge in known:
+        if edge.name == name:
+            return edge
     upstream, _, downstream = name.partition("-to-")
     if upstream == PRODUCER:
         return Edge(name, upstream, downstream, "producer")
@@ -147,62 +183,6 @@ def _edge(connection: Connection, name: str) -> Edge:
     elif downstream == LAKE:
         kind = "lake"
     return Edge(name, upstream, downstream, kind)
-
-
-def _upstream(connection: Connection, edge: Edge, topic: str, window: int, most: int) -> Portion:
-    if edge.kind != "producer":
-        return _cells(connection, observations, edge.upstream, topic, window, "cluster", most)
-    return _cells(connection, claims, edge.downstream, topic, window, "producer", most)
-
-
-def _downstream(connection: Connection, edge: Edge, topic: str, window: int, most: int) -> Portion:
-    """The counts downstream; for a group, what each of its runs reports as processed, for the lake,
-    what each commit reports as loaded."""
-    if not edge.reported:
-        there = edge.downstream_topic(topic)
-        return _cells(connection, observations, edge.downstream, there, window, "cluster", most)
-    members = select(reporters.c.reporter).where(
-        reporters.c.cluster == edge.upstream, reporters.c.consumer_group == edge.group
-    )
-    found = _cells(connection, claims, edge.upstream, topic, window, edge.kind, most, members)
-    return replace(found, rows=tuple({**row, "ranges": row["acknowledged"]} for row in found.rows))
-
-
-def _cells(
-    connection: Connection,
-    source: Table,
-    cluster: str,
-    topic: str,
-    window: int,
-    tier: str,
-    most: int,
-    members: Select[tuple[str]] | None = None,
-) -> Portion:
-    """The first cells of a window, by partition, server and instance; ``members``: only what these
-    have reported."""
-    t = source.c
-    query = select(source).where(
-        t.cluster == cluster, t.topic == topic, t.window == window, t.tier == tier
-    )
-    if members is not None:
-        query = query.where(t.reporter.in_(members))
-    found = portion(connection, query.order_by(t.partition, t.server, t.instance), most)
-    packed = [
-        row
-        for row in archive.packed_rows(connection, source, cluster, topic, [window], set())
-        if row["tier"] == tier
-    ]
-    if not packed:
-        return found
-    if members is not None:
-        ours = set(connection.scalars(members))
-        packed = [row for row in packed if row["reporter"] in ours]
-    rows = sorted([*found.rows, *packed], key=lambda row: [row[name] for name in _ORDER])
-    both = portion_of(rows, most)
-    return replace(both, left_out=both.left_out + found.left_out)
-
-
-_ORDER = ("partition", "server", "instance")
 
 
 def _rows(connection: Connection, query: Select[Any]) -> list[Row]:

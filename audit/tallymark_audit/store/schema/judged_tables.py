@@ -109,6 +109,7 @@ alerts = Table(
     big("told_at"),
     PrimaryKeyConstraint("fingerprint", "starts_at"),
     Index("alerts_by_status", "status"),
+    Index("alerts_by_start", "starts_at"),
 )
 """``status``: pending, firing or resolved, since ``starts_at`` and until ``ends_at`` (ms). ``told``
 is the last status that the webhook accepted, and ``told_at`` when: firing, resolved, empty if there
@@ -143,4 +144,32 @@ repairs = Table(
     big("present"),
     text("outcome"),
     Column("reason", Text, nullable=False, default=""),
+    Index("repairs_by_window", "edge", "topic", "window"),
 )
+
+decisions = Table(
+    "decisions",
+    metadata,
+    numbered(),
+    big("at"),
+    big("finished_at"),
+    text("who"),
+    text("host"),
+    text("process"),
+    text("action"),
+    text("edge"),
+    text("topic"),
+    big("window", -1),
+    big("window_end", -1),
+    text("subject"),
+    Column("note", Text, nullable=False, default=""),
+    text("outcome"),
+    json("detail"),
+    Index("decisions_by_time", "at"),
+    Index("decisions_by_window", "edge", "topic", "window"),
+)
+"""What a person decided or started, and who it was. ``action``: accept, withdraw (an acceptance),
+retire, pause, resume, repair. ``edge`` and ``topic`` are empty, and ``window`` and ``window_end``
+(excluded) -1, where it is not about one. ``subject``: the reporter that was retired.
+``finished_at``: 0 while a repair goes on; ``outcome`` is how it ended. ``detail``: an object, of a
+repair its counts and reasons, of a pause its end."""

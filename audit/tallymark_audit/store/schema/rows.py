@@ -239,10 +239,10 @@ def reporter_to_row(cluster: str, reporter: Reporter) -> Row:
 
 
 def cell_to_json(cell: CellVerdict) -> Row:
-    """A cell of ``verdicts.cells``. ``located`` and ``changed`` are filled in later: the offsets of
-    the missing ones upstream, and the copies downstream in which the contents of a corrupt block
-    differ (``[[partition, offset, sequence], ...]``), see
-    :mod:`tallymark_audit.collector.judging.locate`.
+    """A cell of ``verdicts.cells``. ``located``, ``searched`` and ``changed`` are filled in later:
+    the offsets of the missing ones upstream, whether upstream was searched for them, and the copies
+    downstream in which the contents of a corrupt block differ (``[[partition, offset, sequence],
+    ...]``), see :mod:`tallymark_audit.collector.judging.locate`.
     """
     return {
         "topic": cell.key.topic,
@@ -265,31 +265,9 @@ def cell_to_json(cell: CellVerdict) -> Row:
         "corrupt": list(cell.corrupt),
         "reason": cell.reason,
         "located": [],
+        "searched": False,
         "changed": [],
     }
-
-
-def shown_verdict(row: Row) -> Row:
-    """A verdict as it is shown: while its window is OPEN or SETTLING no message is missing yet,
-    those that have not arrived are ``pending``; the same for its cells. A verdict in this form
-    stays as it is."""
-    if "pending" in row:
-        return row
-    shown = _with_pending(row, "missing", 0)
-    if is_cells(row.get("cells")):
-        shown["cells"] = [_cell_with_pending(cell) for cell in row["cells"]]
-    return shown
-
-
-def _cell_with_pending(cell: Row) -> Row:
-    return _with_pending(_with_pending(cell, "missing", []), "missing_count", 0)
-
-
-def _with_pending(row: Row, name: str, none: Any) -> Row:
-    pending = name.replace("missing", "pending")
-    if row["state"] in (State.OPEN, State.SETTLING):
-        return {**row, name: none, pending: row[name]}
-    return {**row, pending: none}
 
 
 def holes_of(row: RowLike) -> list[tuple[int, str, bool]]:

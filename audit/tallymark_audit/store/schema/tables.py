@@ -19,7 +19,11 @@ Times are ms UTC, offsets and sequences 64-bit. Sets of sequences are JSON lists
     totals         how much archived windows hold, by tier            one row a window, hour, day
     alerts         alerts, and what was posted of them                one row an alert
     graph          the edges, whenever they changed                   one row a change
-    verdict_history, incidents, runs, repairs                         what happened, kept
+    verdict_sums, edge_sums, topic_sums   sums of the verdicts        10 minutes, hour, window, all
+    window_incidents, incident_windows    runs of bad windows         one row a run, a window
+    worst_cells    what was wrong with windows that are mended        one row a window
+    latency_sums   how late records came, by time                     one row a topic and hour
+    verdict_history, incidents, runs, repairs, decisions              what happened, kept
 """
 
 from __future__ import annotations
@@ -47,6 +51,7 @@ from tallymark_audit.store.schema.counted_tables import (
 from tallymark_audit.store.schema.judged_tables import (
     SUMS,
     alerts,
+    decisions,
     graph,
     incidents,
     repairs,
@@ -55,8 +60,17 @@ from tallymark_audit.store.schema.judged_tables import (
     verdicts,
     watermarks,
 )
+from tallymark_audit.store.schema.summed_tables import (
+    edge_sums,
+    incident_windows,
+    latency_sums,
+    topic_sums,
+    verdict_sums,
+    window_incidents,
+    worst_cells,
+)
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -67,10 +81,14 @@ __all__ = [
     "collectors",
     "copied",
     "damage",
+    "decisions",
     "deleted",
     "detached",
+    "edge_sums",
     "graph",
+    "incident_windows",
     "incidents",
+    "latency_sums",
     "lateness",
     "meta",
     "metadata",
@@ -82,9 +100,13 @@ __all__ = [
     "reporter_topics",
     "reporters",
     "runs",
+    "topic_sums",
     "totals",
     "verdict_history",
+    "verdict_sums",
     "verdicts",
     "watermarks",
     "window_changes",
+    "window_incidents",
+    "worst_cells",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeGuard
 
@@ -18,6 +18,9 @@ from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 
 _BY_NAME: Final = 9
 """The last version of OffsetCommit and OffsetFetch that names topics by their names."""
+_WITH_GROUPS: Final = 8
+"""The first version of OffsetFetch that names many groups."""
+_GROUPS_AT_ONCE: Final = 200
 _OF_GROUP: Final = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: errors of the whole
 group, though responses repeat them for each partition."""
@@ -91,6 +94,28 @@ class OffsetAdmin(AdminBase):
             "reading group offsets",
         )
         return Results.of(found)
+
+    def offsets_of_groups(
+        self, groups: Iterable[str]
+    ) -> Results[str, Mapping[TopicPartition, GroupOffset]]:
+        """All offsets of each group, many groups in one request where brokers serve that (KIP-709).
+        Partitions whose offset the coordinator refuses are left out."""
+
+        async def ask(
+            address: Address, names: list[str]
+        ) -> Outcomes[str, Mapping[TopicPartition, GroupOffset]]:
+            stream = await self._cluster.connections.get(address)
+            size = (
+                _GROUPS_AT_ONCE
+                if stream.version_of(messages.OffsetFetchRequest, _BY_NAME) >= _WITH_GROUPS
+                else 1
+            )
+            found: Outcomes[str, Mapping[TopicPartition, GroupOffset]] = {}
+            for first in range(0, len(names), size):
+                found |= await self._offsets_at(address, names[first : first + size])
+            return found
+
+        return self._of_coordinators(groups, ask, "reading the offsets of groups")
 
     def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int | GroupOffset]
@@ -211,12 +236,37 @@ class OffsetAdmin(AdminBase):
                 part.error_code, f"group {group}, {topic.name}-{part.partition_index}"
             )
             if part.error_code
-            else GroupOffset(
-                part.committed_offset, part.committed_leader_epoch, part.metadata or ""
-            )
+            else _kept(part)
             for topic in answer.topics
             for part in topic.partitions
             if part.error_code or part.committed_offset >= 0
+        }
+
+    async def _offsets_at(
+        self, address: Address, names: Sequence[str]
+    ) -> Outcomes[str, Mapping[TopicPartition, GroupOffset]]:
+        request = messages.OffsetFetchRequest(
+            group_id=names[0],
+            topics=None,
+            groups=tuple(
+                messages.OffsetFetchRequestGroup(group_id=name, topics=None) for name in names
+            ),
+        )
+        response = await ask_at_most(self._cluster, address, request, _BY_NAME)
+        answers: dict[str, messages.OffsetFetchResponse | messages.OffsetFetchResponseGroup] = {
+            one.group_id: one for one in response.groups
+        }
+        answers = answers or {names[0]: response}
+        return {
+            name: refusal(answer.error_code, f"group {name}")
+            if answer.error_code
+            else {
+                (topic.name, part.partition_index): _kept(part)
+                for topic in answer.topics
+                for part in topic.partitions
+                if not part.error_code and part.committed_offset >= 0
+            }
+            for name, answer in answers.items()
         }
 
     def _of_coordinator(
@@ -232,6 +282,10 @@ class OffsetAdmin(AdminBase):
             return {group: passing[0] if passing else outcomes}
 
         return self._of_coordinators([group], one, what)[group]
+
+
+def _kept(part: messages.OffsetFetchResponsePartition) -> GroupOffset:
+    return GroupOffset(part.committed_offset, part.committed_leader_epoch, part.metadata or "")
 
 
 def _is_of_group(outcome: object) -> TypeGuard[KafkaError]:

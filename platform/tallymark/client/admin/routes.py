@@ -9,7 +9,7 @@ after a metadata refresh where the metadata was old, until all have a result or 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from tallymark.client.admin.results import K, Outcomes, V, refusal, unanswered
@@ -34,6 +34,8 @@ _PATIENCE: Final = 1.0
 """Seconds that brokers may need to learn of a new topic; an unknown topic is a wrong name after
 that."""
 _LONGEST_BACKOFF: Final = 1.0
+_MANY: Final = 500
+"""Groups in one request."""
 
 Attempt: TypeAlias = Callable[[list[K]], Awaitable[Outcomes[K, V]]]
 AskMany: TypeAlias = Callable[[Address, list[K]], Awaitable[Outcomes[K, V]]]
@@ -134,23 +136,40 @@ async def from_coordinators(
 async def find_coordinators(
     cluster: Cluster, groups: Iterable[str]
 ) -> Outcomes[str, tuple[int, Address]]:
-    """Group -> (broker id, address) of its coordinator."""
+    """Group -> (broker id, address) of its coordinator. Many groups are one request, where brokers
+    serve that (KIP-699)."""
     found: Outcomes[str, tuple[int, Address]] = {}
-    for group in groups:
+    names = list(dict.fromkeys(groups))
+    for first in range(0, len(names), _MANY):
+        found |= await _find_many(cluster, names[first : first + _MANY])
+    return found
+
+
+async def _find_many(cluster: Cluster, names: Sequence[str]) -> Outcomes[str, tuple[int, Address]]:
+    found: Outcomes[str, tuple[int, Address]] = {}
+    left = list(names)
+    while left:
         try:
-            # In both forms: one key up to v3, many from v4 (KIP-699).
+            # In both forms: one key up to v3, many from v4.
             answer = await cluster.ask_any(
-                messages.FindCoordinatorRequest(key=group, coordinator_keys=(group,))
+                messages.FindCoordinatorRequest(key=left[0], coordinator_keys=tuple(left))
             )
         except (ConnectError, KafkaError) as error:
-            found[group] = error
-            continue
-        one = answer.coordinators[0] if answer.coordinators else answer
-        if one.error_code:
-            found[group] = refusal(one.error_code, f"group {group}", one.error_message)
-        else:
-            found[group] = (one.node_id, Address(one.host, one.port))
+            return found | dict.fromkeys(left, error)
+        if answer.coordinators:
+            return found | {one.key: _place(one.key, one) for one in answer.coordinators}
+        found[left[0]] = _place(left[0], answer)
+        left = left[1:]
     return found
+
+
+def _place(
+    group: str,
+    one: messages.FindCoordinatorResponse | messages.FindCoordinatorResponseCoordinator,
+) -> tuple[int, Address] | KafkaError:
+    if one.error_code:
+        return refusal(one.error_code, f"group {group}", one.error_message)
+    return one.node_id, Address(one.host, one.port)
 
 
 async def from_brokers(

@@ -28,6 +28,18 @@ class ZooKeeperGroups:
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
 
+    @classmethod
+    def open(cls, connect: str, timeout_ms: int) -> ZooKeeperGroups:
+        """Of a session of its own, to be ended by :meth:`close`; ``connect`` holds the chroot.
+        ConnectError after ``timeout_ms``, which bounds every request, too; UserError where there is
+        no such chroot, so no group either."""
+        session = ZooKeeper(connect, connect_timeout_ms=timeout_ms, command_timeout_ms=timeout_ms)
+        return cls(session.start())
+
+    def close(self) -> None:
+        """End the session. Idempotent."""
+        self._zookeeper.close()
+
     def list_groups(self) -> dict[str, GroupListing]:
         """Every group that has ever had a consumer or an offset."""
         names = groups(self._zookeeper)

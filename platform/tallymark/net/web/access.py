@@ -6,7 +6,7 @@ import logging
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from tallymark.errors import UserError
 from tallymark.net.addresses import is_loopback
@@ -15,6 +15,10 @@ from tallymark.net.web.guard import OwnNames, WebGuard
 from tallymark.net.web.login import Attempt
 
 log = logging.getLogger(__name__)
+
+PEER: Final = "tallymark.peer"
+"""Where an ASGI scope has host and port at the other end of the connection, which no header
+changes."""
 
 
 class LogIn(Protocol):

@@ -48,6 +48,10 @@ _MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _SAFE: Final = {byte: chr(byte) for byte in range(0x20, 0x7F)} | {0x22: '\\"', 0x5C: "\\\\"}
 _ESCAPED: Final = [_SAFE.get(byte, f"\\x{byte:02x}") for byte in range(256)]
 
+USER: Final = "tallymark.user"
+"""Where a server that knows its users puts the one who asks, an object with a ``name``, into the
+scope."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -114,7 +118,9 @@ class AccessLogFile:
             self.dropped += len(lines)
 
     def close(self) -> None:
-        """Write what is gathered, and close the file."""
+        """Write what is gathered, and close the file. Idempotent."""
+        if self._fd < 0:
+            return
         self.flush()
         fd, self._fd = self._fd, -1
         os.close(fd)
@@ -199,9 +205,15 @@ def combined_line(scope: Message, time_s: float, status: int, size: int) -> str:
     client = scope.get("client")
     host = escape(client[0].encode()) if client else "-"
     return (
-        f"{host} - {user_of(headers)} [{clf_time(time_s)}] "
+        f"{host} - {_logged_in(scope) or user_of(headers)} [{clf_time(time_s)}] "
         f"{request_field(scope, status, size)} {client_field(headers)}"
     )
+
+
+def _logged_in(scope: Message) -> str:
+    """Whom the server has let in, if it says so; else ""."""
+    name = str(getattr(scope.get(USER), "name", ""))
+    return escape(name.encode(errors="replace")).replace(" ", "\\x20")
 
 
 def request_field(scope: Message, status: int, size: int) -> str:

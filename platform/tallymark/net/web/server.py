@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import socket
 import ssl
@@ -26,6 +27,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tallymark.errors import TallymarkError, UserError
 from tallymark.net.limits.accept_queue import ACCEPTS, close_listener, rate_accept_errors
@@ -33,7 +35,8 @@ from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.limits.pending_handshakes import PendingHandshakes
 from tallymark.net.tls.handshake import Successor, TlsHandshake
-from tallymark.net.web.access_log import App
+from tallymark.net.web.access import PEER
+from tallymark.net.web.access_log import App, Message, Receive, Send
 from tallymark.net.web.connection_bounds import BoundedConnection, WebLimits
 
 try:
@@ -191,6 +194,20 @@ class _Connections:
         return TlsHandshake(self._tls, self.limits.handshake, admit, serve, ended)
 
 
+class _WithPeer:
+    """Around ``app``: the scope has the address of the peer, and as the client's what a proxy on
+    this machine says by ``X-Forwarded-For``. That header is for logs and limits only: anyone on
+    this machine can send it."""
+
+    def __init__(self, app: App) -> None:
+        forwarders = os.environ.get("FORWARDED_ALLOW_IPS", "127.0.0.1,::1")  # as uvicorn has it
+        self._app: Any = ProxyHeadersMiddleware(app, forwarders)  # type: ignore[arg-type]
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        scope[PEER] = scope.get("client")
+        await self._app(scope, receive, send)
+
+
 class _Rated(logging.Filter):
     """Limits the log lines that clients can cause: uvicorn would log one for every bad request."""
 
@@ -222,7 +239,7 @@ def _within_descriptors(limits: WebLimits) -> WebLimits:
 
 def _config(app: App, connections: _Connections) -> uvicorn.Config:
     return uvicorn.Config(
-        app,
+        _WithPeer(app),
         # Without uvicorn's own TLS, and on asyncio's loop: see tallymark.net.tls.handshake.
         http=connections,  # type: ignore[arg-type]
         loop="asyncio",
@@ -231,6 +248,7 @@ def _config(app: App, connections: _Connections) -> uvicorn.Config:
         access_log=False,
         lifespan="on",
         ws="none",
+        proxy_headers=False,  # as _WithPeer
         server_header=False,
         backlog=ACCEPTS,
         timeout_graceful_shutdown=int(CLOSE_SECONDS) // 2,

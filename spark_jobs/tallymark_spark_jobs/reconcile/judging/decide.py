@@ -18,7 +18,12 @@ from tallymark_audit.judge.verdicts import Verdict
 from tallymark_audit.judge.windows import judge_windows
 from tallymark_audit.model.cells import Edge, EdgeWindow
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges, discovered_group, is_audited
-from tallymark_spark_jobs.reconcile.judging.spark_facts import NOBODY, Facts, Publishing, SparkFacts
+from tallymark_spark_jobs.reconcile.judging.spark_facts import (
+    NO_PUBLISHING,
+    Facts,
+    Publishing,
+    SparkFacts,
+)
 from tallymark_spark_jobs.reconcile.shapes.period import Period
 
 
@@ -70,7 +75,7 @@ def decide(
 def all_edges(
     deployment: Deployment,
     books: Mapping[str, ClaimBook],
-    publishing: Mapping[str, Publishing] = NOBODY,
+    publishing: Mapping[str, Publishing] = NO_PUBLISHING,
 ) -> tuple[Edge, ...]:
     """The edges of the settings, and of the groups that are known only from their reports."""
     edges = derive_edges(deployment)

@@ -34,7 +34,7 @@ Cells = dict[CellKey, Observation]
 ByWindow = dict[int, Cells]
 Publishing = Mapping[str, Collection[str]]
 """By topic, the reporters that report on it."""
-NOBODY: Final = MappingProxyType(dict[str, Publishing]())
+NO_PUBLISHING: Final = MappingProxyType(dict[str, Publishing]())
 
 
 @dataclass(frozen=True, slots=True)

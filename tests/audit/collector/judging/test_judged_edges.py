@@ -407,7 +407,7 @@ def test_a_declared_group_that_never_reports_is_unknown(store: Store) -> None:
     stage.counted("dc1", "clicks")
     stage.judge("dc1")
     row = stage.row("dc1-to-group:billing", "clicks")
-    assert (row["state"], row["reasons"]) == ("UNKNOWN", ["nobody of the group has reported"])
+    assert (row["state"], row["reasons"]) == ("UNKNOWN", ["no member of the group has reported"])
 
 
 # --- named --------------------------------------------------------------------------------------

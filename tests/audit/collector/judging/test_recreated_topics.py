@@ -29,7 +29,8 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.store.counted import facts
 from tallymark_audit.store.counted.deleted import began_anew, deleted_places
-from tallymark_audit.store.reading import backlogs, queries
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading.alarms import backlogs
 from tallymark_audit.store.schema.tables import incidents
 from tallymark_audit.testing.clusters import MemoryTopic
 

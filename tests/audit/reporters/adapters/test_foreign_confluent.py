@@ -456,6 +456,7 @@ def test_complete_through_waits_for_what_is_pending(rig: Rig) -> None:
     assert rig.events[-1].complete_through > 5000
 
 
+@pytest.mark.slow
 def test_a_producer_that_is_dropped_sends_its_last_report(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.producer.produce("t", b"v")

@@ -1,4 +1,6 @@
-"""What the audit says, read from its store as anybody would. Pure but for :func:`read_verdicts`."""
+"""What the audit says, read from its store as every reader would.
+
+Pure but for :func:`read_verdicts`."""
 
 from __future__ import annotations
 

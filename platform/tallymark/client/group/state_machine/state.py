@@ -30,7 +30,7 @@ class Phase(Enum):
     GIVING_UP = "giving up everything: the application is too slow"
     IDLE = "out of the group until the application asks again"
     LEAVING_RELEASE = "leaving: giving up everything"
-    LEAVING_GROUP = "leaving: telling the coordinator"
+    LEAVING_GROUP = "leaving: notifying the coordinator"
     CLOSED = "closed"
 
 

@@ -1,11 +1,11 @@
-"""What mirrors, loads and collectors have not taken yet."""
+"""What mirrors, loads and collectors have not taken yet, and every hop as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, and_, case, func, select
 
 from tallymark_audit.judge.copy_progress import mirror_of
 from tallymark_audit.model.cells import LAKE, Edge
@@ -13,7 +13,15 @@ from tallymark_audit.model.edges import passes
 from tallymark_audit.store.counted import archive
 from tallymark_audit.store.counted.deleted import is_there
 from tallymark_audit.store.judged.graph import history
-from tallymark_audit.store.schema.tables import copied, observations, progress, reporters
+from tallymark_audit.store.reading.sums import Sums, summed, sums_of
+from tallymark_audit.store.schema.tables import (
+    copied,
+    edge_sums,
+    observations,
+    progress,
+    reporters,
+    watermarks,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +125,70 @@ def _backlogs(
         if oldest is not None:
             found.append(Backlog(reader, cluster, topic, partition, end - at, oldest))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class HopFacts:
+    """``sums``: of the windows of a period. ``through``: every topic is complete through this time
+    (ms; 0: at least one is not complete at all, or nothing is judged). ``topics``: that have a
+    watermark. ``behind``: offsets that its mirror has not copied yet of what the collector has
+    counted upstream; None: no mirror has reported."""
+
+    sums: Sums
+    through: int
+    topics: int
+    behind: int | None
+
+
+def hop_facts(
+    connection: Connection, edges: Sequence[Edge], start: int, end: int
+) -> dict[str, HopFacts]:
+    """By the edge's name, in a fixed number of queries. Windows begin from ``start`` up to ``end``
+    (ms, excluded)."""
+    t = edge_sums.c
+    query = select(t.edge, *summed(t)).where(t.window >= start, t.window < end).group_by(t.edge)
+    sums = {row["edge"]: sums_of(row) for row in connection.execute(query).mappings()}
+    w = watermarks.c
+    marks = {
+        edge: (int(through), int(topics))
+        for edge, through, topics in connection.execute(
+            select(w.edge, func.min(w.through), func.count()).group_by(w.edge)
+        )
+    }
+    behind = _behind(connection)
+    found: dict[str, HopFacts] = {}
+    for edge in edges:
+        through, topics = marks.get(edge.name, (0, 0))
+        place = edge.upstream, edge.downstream, mirror_of(edge)
+        found[edge.name] = HopFacts(
+            sums.get(edge.name, Sums()), max(0, through), topics, behind.get(place)
+        )
+    return found
+
+
+def _behind(connection: Connection) -> dict[tuple[str, str, str], int]:
+    """Offsets not copied yet, by source, target and reporter."""
+    left = progress.c.next_offset - copied.c.through_offset
+    query = (
+        select(
+            progress.c.cluster,
+            copied.c.cluster,
+            copied.c.reporter,
+            func.sum(case((left > 0, left), else_=0)),
+        )
+        .join_from(
+            copied,
+            progress,
+            and_(
+                progress.c.topic == copied.c.topic,
+                progress.c.partition == copied.c.partition,
+                progress.c.cluster != copied.c.cluster,
+            ),
+        )
+        .where(is_there(progress))
+        .group_by(progress.c.cluster, copied.c.cluster, copied.c.reporter)
+    )
+    return {
+        (source, target, reporter): int(offsets)
+        for source, target, reporter, offsets in connection.execute(query)
+    }

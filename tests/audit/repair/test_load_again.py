@@ -8,7 +8,6 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from tallymark_audit.cli.repair_lake import load_again, parted
 from tallymark_audit.collector.judging.locate import OffsetRange
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
@@ -20,6 +19,7 @@ from tallymark_audit.repair import (
     read_plan,
     reloads_of,
 )
+from tallymark_audit.repair.load_again import load_again, parted
 
 LAKE = RepairItem(
     edge="aggregate-to-lake",

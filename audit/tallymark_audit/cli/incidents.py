@@ -1,0 +1,141 @@
+"""``tallymark audit incidents`` and ``age``: what went wrong when, and whether the audit is as of
+now."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Final
+
+import click
+from rich.table import Table
+
+from tallymark.clock import now_ms
+from tallymark.deployment import load
+from tallymark.shell.output import print_table
+from tallymark_audit.cli import options
+from tallymark_audit.model.time_format import duration, utc
+from tallymark_audit.store import open_store
+from tallymark_audit.store.reading.age import AuditAge, audit_age
+from tallymark_audit.store.reading.incidents import WhichIncidents, WindowIncident, incident_page
+from tallymark_audit.store.reading.queries import all_collectors
+from tallymark_audit.store.schema.rows import Row
+from tallymark_audit.tables import plain
+
+STATES: Final = ("OPEN", "ACCEPTED", "REPAIRED", "EXPLAINED", "RESOLVED")
+BEHIND: Final = 4
+"""The exit code of ``age`` while the audit is behind, as of a wait in vain."""
+
+
+@click.command()
+@options.settings
+@options.edge
+@options.topic
+@options.period
+@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only these.")
+@click.option("-n", "--limit", default=100, show_default=True, help="The newest so many.")
+@options.as_json
+def incidents(
+    settings: str | None,
+    edge: str | None,
+    topic: str | None,
+    start: int | None,
+    end: int | None,
+    states: tuple[str, ...],
+    limit: int,
+    as_json: bool,
+) -> None:
+    """What went wrong, from first sight to its end: one line a run of bad windows, newest first.
+
+    They stay when the windows are good again, so what was wrong yesterday is still found.
+    """
+    which = WhichIncidents(states, (), edge, topic, start, end)
+    with open_store(load(settings).audit_store) as store, store.read() as connection:
+        found = incident_page(connection, which, None, limit)
+    if as_json:
+        click.echo(json.dumps([asdict(one) for one in found], indent=2))
+    elif found:
+        print_table(_table(found))
+    else:
+        click.echo("nothing went wrong")
+
+
+def _table(found: Iterable[WindowIncident]) -> Table:
+    """One line an incident; ``ever`` is the most that was wrong, the others are of now."""
+    table = Table(
+        "id", "opened", "edge", "topic", "kind", "state", "windows", "first", "last",
+        "missing (ever)", "duplicates (ever)", "unclaimed (ever)", "closed", "by", box=None,
+    )  # fmt: skip
+    for one in found:
+        table.add_row(
+            str(one.id),
+            utc(one.opened_at),
+            plain(one.edge),
+            plain(one.topic),
+            one.kind,
+            one.state,
+            str(one.windows),
+            utc(one.first_window),
+            utc(one.last_window),
+            _of(one.missing, one.worst_missing),
+            _of(one.duplicates, one.worst_duplicates),
+            _of(one.unclaimed, one.worst_unclaimed),
+            utc(one.closed_at) if one.closed_at else "",
+            plain(one.repaired_by),
+        )
+    return table
+
+
+def _of(now: int, ever: int) -> str:
+    return f"{now} ({ever})" if now or ever else ""
+
+
+@click.command()
+@options.settings
+@options.as_json
+def age(settings: str | None, as_json: bool) -> None:
+    """Whether the audit is as of now: when each collector last committed, and who is behind.
+
+    Exits with 4 while a cluster is not counted: what is shown of later windows is not known then.
+    """
+    deployment, now = load(settings), now_ms()
+    with open_store(deployment.audit_store) as store, store.read() as connection:
+        found = audit_age(connection, deployment, now)
+        rows = {row["cluster"]: row for row in all_collectors(connection)}
+    if as_json:
+        click.echo(json.dumps({**asdict(found), "ok": found.ok}, indent=2))
+    else:
+        print_table(_ages(found, rows, [one.name for one in deployment.clusters], now))
+        click.echo(_verdict(found))
+    if not found.ok:
+        sys.exit(BEHIND)
+
+
+def _ages(found: AuditAge, rows: dict[str, Row], clusters: Iterable[str], now: int) -> Table:
+    table = Table("cluster", "collector", "last commit", "ago", "state", box=None)
+    behind = {one.cluster: one for one in found.behind}
+    for name in clusters:
+        row, late = rows.get(name), behind.get(name)
+        last = row["heartbeat"] if row else 0
+        why = f"{late.why}, counted through {_moment(late.counted_through_ms)}" if late else "ok"
+        if late and late.partitions:
+            why += f", {late.partitions} partitions behind"
+        ago = duration(now - last) if last else ""
+        table.add_row(plain(name), plain(row["owner"] if row else ""), _moment(last), ago, why)
+    return table
+
+
+def _moment(ms: int) -> str:
+    return utc(ms) if ms > 0 else "never"
+
+
+def _verdict(found: AuditAge) -> str:
+    if found.ok:
+        return f"the audit is as of now: counted through {_moment(found.judged_through_ms)}"
+    names = ", ".join(plain(one.cluster) for one in found.behind)
+    return (
+        f"UNKNOWN since {_moment(found.judged_through_ms)}: the audit of {names} is behind by more "
+        f"than {duration(found.allowed_ms)}; is its collector running?"
+    )

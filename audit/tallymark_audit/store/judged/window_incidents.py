@@ -1,0 +1,188 @@
+"""Incidents in the store: what the verdicts of a transaction change about them, in the same
+transaction (:mod:`tallymark_audit.judge.incidents`). The edge is locked (:mod:`.sums`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, func, or_, select, update
+
+from tallymark_audit.judge.incidents import (
+    Change,
+    IncidentRun,
+    Incidents,
+    Member,
+    Standing,
+)
+from tallymark_audit.judge.states import GOOD, state_of
+from tallymark_audit.store.counted.facts import chunks
+from tallymark_audit.store.schema.balance import counts_of
+from tallymark_audit.store.schema.rows import Row, RowLike
+from tallymark_audit.store.schema.tables import incident_windows, repairs, window_incidents
+from tallymark_audit.store.schema.upsert import upsert
+
+_RUN = (
+    "first_window", "last_window", "opened_at", "last_change", "closed_at", "windows", "bad",
+    "accepted", "explained", "missing", "duplicates", "unclaimed", "worst_missing",
+    "worst_duplicates", "worst_unclaimed", "repaired_by", "merged_into",
+)  # fmt: skip
+MENDED = "repair {number}"
+"""How an incident names the repair that ended it."""
+
+
+def standing_of(row: RowLike) -> Standing:
+    """How a window stands by a row of ``verdicts``."""
+    counts = counts_of(row)
+    state = state_of(row["state"])
+    return Standing(
+        state,
+        bool(row["accepted_by"]) and state not in GOOD,
+        counts["missing"],
+        counts["duplicates"],
+        counts["unclaimed"],
+    )
+
+
+def follow(
+    connection: Connection, edge: str, topic: str, changes: Sequence[Change], window_ms: int
+) -> int:
+    """Bring the incidents of a topic on an edge up to date with these changes. By how many there
+    are more windows now, of incidents, that are not good."""
+    known = _load(connection, edge, topic, changes, window_ms)
+    before = sum(_is_ill(one) for one in known.members.values())
+    mended = [
+        one
+        for one in changes
+        if one.standing.state in GOOD and one.window in known.members and not one.repaired_by
+    ]
+    if mended:
+        by = _repairs(connection, edge, topic, {one.window for one in mended})
+        changes = [one._replace(repaired_by=by.get(one.window, "")) for one in changes]
+    known.take(changes)
+    _save(connection, edge, topic, known)
+    return sum(_is_ill(one) for one in known.members.values()) - before
+
+
+def _is_ill(member: Member) -> bool:
+    return member.standing.state not in GOOD
+
+
+def _load(
+    connection: Connection, edge: str, topic: str, changes: Iterable[Change], window_ms: int
+) -> Incidents:
+    windows = sorted({one.window for one in changes})
+    known = Incidents(window_ms)
+    w, t = incident_windows.c, window_incidents.c
+    for some in chunks(windows):
+        query = select(incident_windows).where(w.edge == edge, w.topic == topic, w.window.in_(some))
+        for row in connection.execute(query).mappings():
+            known.members[row["window"]] = _member(row)
+    query = select(window_incidents).where(
+        t.edge == edge,
+        t.topic == topic,
+        t.merged_into == 0,
+        t.last_window >= windows[0] - known.reach,
+        t.first_window <= windows[-1] + known.reach,
+    )
+    for row in connection.execute(query).mappings():
+        known.runs[row["id"]] = _run(row)
+    # A window whose incident somebody removed is as one that was never bad.
+    known.members = {at: one for at, one in known.members.items() if one.incident in known.runs}
+    return known
+
+
+def _repairs(
+    connection: Connection, edge: str, topic: str, windows: Collection[int]
+) -> Mapping[int, str]:
+    """By window the last repair that copied something of it, or found it there."""
+    r = repairs.c
+    query = (
+        select(r.window, func.max(r.id))
+        .where(r.edge == edge, r.topic == topic, r.window.in_(sorted(windows)))
+        .where(or_(r.copied > 0, r.present > 0))
+        .group_by(r.window)
+    )
+    return {window: MENDED.format(number=number) for window, number in connection.execute(query)}
+
+
+def _save(connection: Connection, edge: str, topic: str, known: Incidents) -> None:
+    numbers: dict[int, int] = {}
+    new = (one for one in known.touched if one < 0 and not known.runs[one].merged_into)
+    for number in sorted(new, reverse=True):  # one that was merged at once was never seen
+        row = _run_row(edge, topic, known.runs[number])
+        made = window_incidents.insert().values(**row).returning(window_incidents.c.id)
+        numbers[number] = connection.execute(made).scalar_one()
+    for number in sorted(one for one in known.touched if one > 0):
+        into = _heir(known, number)
+        into = numbers.get(into, into)
+        row = _run_row(edge, topic, known.runs[number]) | {"merged_into": into}
+        t, w = window_incidents, incident_windows
+        connection.execute(update(t).where(t.c.id == number).values(**row))
+        if into:
+            connection.execute(update(w).where(w.c.incident == number).values(incident=into))
+    rows = [
+        _member_row(edge, topic, known.members[window], numbers) for window in sorted(known.moved)
+    ]
+    upsert(connection, incident_windows, rows)
+
+
+def _heir(known: Incidents, number: int) -> int:
+    """The incident that has the windows of a merged one by now; 0 if it has them itself."""
+    heir = 0
+    while into := known.runs[heir or number].merged_into:
+        heir = into
+    return heir
+
+
+def _run(row: RowLike) -> IncidentRun:
+    return IncidentRun(row["id"], state_of(row["kind"]), **{name: row[name] for name in _RUN})
+
+
+def _run_row(edge: str, topic: str, run: IncidentRun) -> Row:
+    told: dict[str, Any] = {name: getattr(run, name) for name in _RUN}
+    return {"edge": edge, "topic": topic, "kind": str(run.kind), "state": run.state, **told}
+
+
+def _member(row: RowLike) -> Member:
+    return Member(
+        row["window"],
+        row["incident"],
+        Standing(
+            state_of(row["state"]),
+            bool(row["accepted"]),
+            row["missing"],
+            row["duplicates"],
+            row["unclaimed"],
+        ),
+        Standing(
+            state_of(row["worst_state"]),
+            False,
+            row["worst_missing"],
+            row["worst_duplicates"],
+            row["worst_unclaimed"],
+        ),
+        row["opened_at"],
+        row["closed_at"],
+    )
+
+
+def _member_row(edge: str, topic: str, member: Member, numbers: Mapping[int, int]) -> Row:
+    now, worst = member.standing, member.worst
+    return {
+        "edge": edge,
+        "topic": topic,
+        "window": member.window,
+        "incident": numbers.get(member.incident, member.incident),
+        "state": str(now.state),
+        "accepted": now.accepted,
+        "missing": now.missing,
+        "duplicates": now.duplicates,
+        "unclaimed": now.unclaimed,
+        "worst_state": str(worst.state),
+        "worst_missing": worst.missing,
+        "worst_duplicates": worst.duplicates,
+        "worst_unclaimed": worst.unclaimed,
+        "opened_at": member.opened_at,
+        "closed_at": member.closed_at,
+    }

@@ -1,0 +1,145 @@
+"""Pages of what happened: each row once, whatever the length of a page; disagreements are the same
+as by comparing every verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tallymark_audit.judge.verdicts import State, Verdict
+from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
+from tallymark_audit.store.reading import queries, records
+from tallymark_audit.store.schema.tables import (
+    incidents,
+    metadata,
+    progress,
+    repairs,
+    reporter_topics,
+    reporters,
+    runs,
+    watermarks,
+)
+
+W = 60_000
+NONE = records.WhichRecords()
+MANY = settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Store]:
+    postgres = request.param == "postgresql"
+    address = request.getfixturevalue("postgres") if postgres else f"sqlite:///{tmp_path}/audit.db"
+    with open_store(address) as store:
+        yield store
+
+
+def put(store: Store, table: Any, *rows: dict[str, Any]) -> None:
+    with store.write() as connection:
+        for row in rows:
+            connection.execute(table.insert().values(**row))
+
+
+def all_pages(
+    store: Store, read: Callable[..., list[Any]], key: Sequence[str], limit: int
+) -> list[Any]:
+    found: list[Any] = []
+    after: Any = None
+    while True:
+        with store.read() as connection:
+            page = read(connection, after, limit)
+        found += page
+        if len(page) < limit:
+            return found
+        last = tuple(page[-1][name] for name in key)
+        after = last if len(last) > 1 else last[0]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+def test_every_row_is_on_one_page(store: Store, limit: int) -> None:
+    names = ["a", "b", "Z", "é", "_"]
+    for n in range(7):
+        put(store, incidents, {"cluster": "dc1", "topic": "t", "at": n % 3, "kind": names[n % 2]})
+        put(store, runs, {"job": "load", "started_at": n})
+        put(store, repairs, {"at": n, "edge": "e", "topic": "t", "window": 0, "partition": 0})
+    for name in names:
+        for n in range(2):
+            place = {"cluster": "dc1", "topic": name, "partition": n}
+            put(store, progress, {**place, "next_offset": 5, "high_watermark": 5 + n})
+            who = {"cluster": "dc1", "reporter": f"{name}{n}", "consumer_group": name}
+            put(store, reporters, {**who, "tier": "consumer", "closed": bool(n), "last_heard": n})
+            put(store, reporter_topics, {"cluster": "dc1", "reporter": f"{name}{n}", "topic": "t"})
+    through = {"topic": "t", "through": 9, "horizon": 9, "holes": [[3, "LOSS", False]], "at": 9}
+    put(store, watermarks, {"edge": "dc1-to-group:a", **through})
+    reads: list[tuple[Callable[..., list[Any]], tuple[str, ...], int]] = [
+        (lambda c, a, n: records.log_event_page(c, NONE, a, n), ("id",), 7),
+        (lambda c, a, n: records.job_run_page(c, NONE, a, n), ("id",), 7),
+        (lambda c, a, n: records.repair_page(c, NONE, a, n), ("id",), 7),
+        (
+            lambda c, a, n: records.progress_page(c, None, None, a, n),
+            ("cluster", "topic", "partition"),
+            10,
+        ),
+        (
+            lambda c, a, n: records.group_page(c, None, None, None, a, n),
+            ("cluster", "group", "topic"),
+            5,
+        ),
+    ]
+    for read, key, count in reads:
+        found = all_pages(store, read, key, limit)
+        assert len({tuple(row[name] for name in key) for row in found}) == len(found) == count
+    groups = {row["group"]: row for row in found}
+    assert (groups["a"]["runs"], groups["a"]["working"]) == (2, 1)
+    assert (groups["a"]["through"], groups["a"]["holes"]) == (9, 1)
+    assert groups["b"]["through"] == -1
+
+
+def test_rows_are_chosen(store: Store) -> None:
+    for n in range(4):
+        place = {"cluster": f"dc{n % 2}", "topic": "t", "at": n}
+        put(store, incidents, {**place, "kind": "gap" if n else "expired"})
+    which = records.WhichRecords(1, 3, "dc1", "t", None, ["gap"])
+    with store.read() as connection:
+        assert [row["at"] for row in records.log_event_page(connection, which, None, 9)] == [1]
+
+
+judged = st.dictionaries(
+    st.tuples(st.sampled_from(["a-to-b", "b-to-c"]), st.sampled_from("xy"), st.integers(0, 3)),
+    st.tuples(*[st.sampled_from(["COMPLETE", "LOSS", "OPEN", "UNKNOWN", "DUPLICATION"])] * 2),
+    max_size=12,
+)
+
+
+@MANY
+@given(judged=judged, limit=st.integers(1, 4))
+def test_disagreements_are_those_of_all_verdicts(
+    store: Store, judged: dict[tuple[str, str, int], tuple[str, str]], limit: int
+) -> None:
+    with store.write() as connection:
+        for table in reversed(metadata.sorted_tables):
+            if table.name not in ("meta", "graph"):
+                connection.execute(table.delete())
+        for at, source in enumerate((COLLECTOR, SPARK)):
+            verdicts = [
+                Verdict(edge, topic, window * W, State(states[at]), 9, 7, 2, 1)
+                for (edge, topic, window), states in judged.items()
+            ]
+            record_verdicts(connection, verdicts, source, 10 + at)
+    with store.read() as connection:
+        expected = queries.disagreements(connection, 1000)
+    found = all_pages(
+        store,
+        lambda c, a, n: records.disagreement_page(c, None, None, a, n),
+        ("window", "edge", "topic"),
+        limit,
+    )
+    expected.sort(key=lambda row: (-row["window"], row["edge"], row["topic"]))
+    assert found == expected
