@@ -9,6 +9,7 @@
 #                                                  (UPGRADE=: only what is new in pyproject.toml)
 # make spark-package  a Python with Tallymark in it, for spark-submit --archives: build/tallymark-spark.tar.gz
 # make spark-image    the image of driver and executors on Kubernetes (needs docker)
+# make screenshots  each page of the dashboards, light and dark, into docs/images (needs Chromium)
 # make sbom    what is in it, for scanners: build/sbom.cdx.json (CycloneDX)
 
 VENV := .venv
@@ -26,7 +27,10 @@ KAFKA ?=
 ARGS ?=
 ROOM ?=
 
-.PHONY: check test unit fast soak demo lock sbom spark-package spark-image java others clean format kernel paper
+# Each of a test run's thousands of processes would compile all modules again.
+export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: check test unit fast soak demo lock sbom spark-package spark-image java others clean format kernel paper screenshots
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -62,6 +66,7 @@ java:
 others:
 	@deploy/ensure-kcat
 	@deploy/ensure-chromium
+	@deploy/ensure-axe
 	@deploy/ensure-postgresql
 	@deploy/ensure-java-clients
 	@deploy/ensure-apache-kafka $(BIN)/python
@@ -86,6 +91,9 @@ lock: $(VENV)/.dev
 
 sbom: $(VENV)/.dev
 	$(BIN)/python deploy/sbom.py build/sbom.cdx.json
+
+screenshots: $(VENV)/.dev others
+	$(BIN)/python tests/support/dashboards/screenshots.py docs/images
 
 spark-package: $(VENV)/.dev
 	$(BIN)/python deploy/spark_package.py build/tallymark-spark.tar.gz

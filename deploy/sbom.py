@@ -83,9 +83,10 @@ def python_packages(lock: str) -> Iterator[Component]:
 
 
 def npm_packages(lock: dict[str, Any]) -> Iterator[Component]:
-    """Of a ``package-lock.json`` of version 3; ``integrity`` is a SHA-512 in base64."""
+    """Of a ``package-lock.json`` of version 3, without what only tests need; ``integrity`` is a
+    SHA-512 in base64."""
     for place, one in lock["packages"].items():
-        if place:
+        if place and not one.get("dev"):
             digest = base64.b64decode(one["integrity"].removeprefix("sha512-")).hex()
             name = place.rpartition("node_modules/")[2]
             purl = PackageURL("npm", name=name, version=one["version"])

@@ -1,5 +1,5 @@
 """Web pages, JSON and live updates over the audit store; no page asks a broker.
 
-Read ``marks`` (how a state is shown), then ``view`` (rows of the store → rows of a page, pure),
-``pages`` and ``api`` (the routes), ``live`` (server-sent events), ``app`` (joins them).
+Read ``view`` (how things look, pure), then ``frame`` (what all pages share), ``pages``, ``live``
+(server-sent events), ``app`` (joins them), ``server`` (the process).
 """

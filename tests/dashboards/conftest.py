@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey, Copy
@@ -14,12 +15,21 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
 from tallymark_audit.store.schema.rows import Row
-from tallymark_audit.store.schema.tables import incidents, reporters, runs
-from tallymark_dashboards.app import create_app
+from tallymark_audit.store.schema.tables import collectors, incidents, reporters, runs
+from tallymark_dashboards.app.application import create_app
 
 W = 60_000
 NOON = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 EDGE = "dc1-to-aggregate"
+
+
+@pytest.fixture
+def as_of_now(store: Store, deployment: Deployment) -> None:
+    """All clusters are counted up to now."""
+    with store.write() as connection:
+        for cluster in deployment.clusters:
+            row = {"cluster": cluster.name, "owner": "collector-1", "heartbeat": now_ms()}
+            connection.execute(collectors.insert().values(**row))
 
 
 def bad_cell(window: int) -> CellVerdict:
@@ -64,7 +74,10 @@ def filled(store: Store) -> Store:
         record_verdicts(connection, [*healthy, calm], COLLECTOR, NOON + 10 * W)
         record_verdicts(connection, [mixed], SPARK, NOON + 11 * W)
         row: Row = {**verdict_row(mixed), "cells": cells_of()}
-        place = {"cluster": "dc1", "partition": 1, "first_offset": 500, "last_offset": 502}
+        place = {
+            "cluster": "dc1", "topic": "clicks", "partition": 1, "first_offset": 500,
+            "last_offset": 502, "first_sequence": 10, "last_sequence": 12,
+        }  # fmt: skip
         locate_cells(connection, row, {0: [place]})
         connection.execute(
             incidents.insert().values(

@@ -9,7 +9,7 @@ from tallymark_audit.api import PREFIX
 from tallymark_audit.api.waiting import Waits
 from tallymark_audit.store import Store
 from tallymark_audit.store.schema.tables import watermarks
-from tallymark_dashboards.app import create_app
+from tallymark_dashboards.app.application import create_app
 
 NOON = 1_767_268_800_000
 

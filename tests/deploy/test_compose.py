@@ -19,6 +19,8 @@ from pydantic import ValidationError
 from tallymark.deployment import load
 from tallymark.processes.supervisor.plan import plan
 
+MONITORING = {"prometheus", "grafana"}
+"""Services that are not ours, by a profile, each with a volume of its own."""
 UNSHARE = ["unshare", "--map-root-user", "--mount", "--net"]
 
 
@@ -41,10 +43,58 @@ def test_the_schema_refuses_what_compose_does_not_know(compose: dict[str, Any]) 
 
 def test_every_process_of_the_deployment_is_a_service(compose: dict[str, Any]) -> None:
     deployment = load(ROOT / "deploy/compose/deployment.toml")
-    commands = [tuple(one["command"]) for one in compose["services"].values()]
+    commands = [tuple(one.get("command", ())) for one in compose["services"].values()]
     for spec in plan(deployment):
         assert ("tallymark", *spec.arguments) in commands, spec.name
     assert "spark-master" in compose["services"]
+
+
+def test_the_monitoring_starts_by_a_profile_alone(compose: dict[str, Any]) -> None:
+    """Its images are of others, and have a version; what they read of the repository is there, and
+    what they ask of each other and of the stack is where that listens."""
+    services = compose["services"]
+    assert {n for n, one in services.items() if one.get("profiles") == ["monitoring"]} == MONITORING
+    for name in MONITORING:
+        service = services[name]
+        assert ":" in service["image"], name
+        assert not service["image"].endswith(":latest"), name
+        for volume in service["volumes"]:
+            source, _, *how = volume.split(":")
+            if source.startswith("."):
+                assert (ROOT / source).exists(), volume
+                assert how == ["ro"], volume
+            else:
+                assert source in compose["volumes"], volume
+        assert set(service["depends_on"]) <= services.keys()
+    prometheus = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    mounted = {volume.split(":")[1] for volume in services["prometheus"]["volumes"]}
+    assert set(prometheus["rule_files"]) <= mounted
+    deployment = load(ROOT / "deploy/compose/deployment.toml")
+    listening = {f"{spec.host}:{spec.port}" for spec in plan(deployment) if spec.port}
+    targets = {
+        target
+        for job in prometheus["scrape_configs"]
+        for some in job["static_configs"]
+        for target in some["targets"]
+    }
+    assert targets <= listening | {"127.0.0.1:9090"}
+    assert len(targets) == 3
+
+
+def test_grafana_finds_its_data_and_its_dashboard(compose: dict[str, Any]) -> None:
+    folder = ROOT / "deploy/grafana/provisioning"
+    (source,) = yaml.safe_load((folder / "datasources/prometheus.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    assert source["type"] == "prometheus"
+    (provider,) = yaml.safe_load((folder / "dashboards/tallymark.yml").read_text())["providers"]
+    mounted = [volume.split(":") for volume in compose["services"]["grafana"]["volumes"]]
+    place = provider["options"]["path"]
+    boards = [ROOT / one[0] for one in mounted if one[1].startswith(f"{place}/")]
+    assert [json.loads(path.read_text())["uid"] for path in boards] == ["tallymark-audit"]
+    home = compose["services"]["grafana"]["environment"][
+        "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"
+    ]
+    assert home in [one[1] for one in mounted]
 
 
 def test_ports_are_published_on_loopback_only(compose: dict[str, Any]) -> None:
@@ -55,8 +105,10 @@ def test_ports_are_published_on_loopback_only(compose: dict[str, Any]) -> None:
 
 def test_every_service_has_a_health_check_and_its_settings(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
+        assert "healthcheck" in service or service["profiles"] == ["job"], name
+        if name in MONITORING:
+            continue
         assert service["environment"]["TALLYMARK_SETTINGS"] == "/srv/settings/deployment.toml"
-        assert "healthcheck" in service or "profiles" in service, name
         assert "./deploy/compose:/srv/settings:ro" in service["volumes"], name
 
 
@@ -72,7 +124,7 @@ def test_what_a_process_keeps_is_in_a_volume_of_its_own(compose: dict[str, Any])
                 users.setdefault(kept, set()).add(name)
     shared = {kept for kept, names in users.items() if len(names) > 1}
     assert shared == {"audit"}
-    assert users.keys() == compose["volumes"].keys()
+    assert users.keys() == compose["volumes"].keys() - MONITORING
     audit = ["collector-dc1", "collector-dc2", "collector-aggregate", "dashboards", "reconcile"]
     assert users["audit"] == set(audit)
     keepers = ["zookeeper", "broker-dc1", "broker-dc2", "broker-aggregate", "registry"]
@@ -110,7 +162,7 @@ def test_the_guide_copies_old_data_into_every_volume(
     """
     done = subprocess.run(["bash", "-euc", engine + script], cwd=tmp_path, check=False)
     assert done.returncode == 0
-    assert set(kept) == set(compose["volumes"])
+    assert set(kept) == set(compose["volumes"]) - MONITORING, "Prometheus and Grafana are new"
     for volume, names in kept.items():
         home = tmp_path / f"tallymark_{volume}"
         found = sorted(str(p.relative_to(home)) for p in home.rglob("*") if p.is_file())
@@ -133,7 +185,7 @@ def test_health_checks_start_no_python_and_try_what_doctor_would(compose: dict[s
     doctor --reach`` would: 2 ms each."""
     deployment = load(ROOT / "deploy/compose/deployment.toml")
     specs = {spec.name: spec for spec in plan(deployment)}
-    services = {tuple(one["command"]): one for one in compose["services"].values()}
+    services = {tuple(one.get("command", ())): one for one in compose["services"].values()}
     for spec in specs.values():
         check = services["tallymark", *spec.arguments]["healthcheck"]
         wanted = [spec] if spec.port else [specs[name] for name in spec.after]

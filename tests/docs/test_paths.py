@@ -16,6 +16,7 @@ ROOTS = (
     "audit/tallymark_audit",
     "schema_registry/tallymark_schema_registry",
     "spark_jobs/tallymark_spark_jobs",
+    "dashboards/tallymark_dashboards",
 )
 TEST = re.compile(r"`((?:[a-z_]+/)+test_\w+\.py)?(?:::(test_\w+))?`")
 MODULE = re.compile(r":mod:`~?(\.*)([\w.]+)`")

@@ -1,0 +1,294 @@
+"""Accept a window or take that back, retire a reporter, pause the alerts or end the pause: by the
+functions of ``tallymark audit accept``, ``retire`` and ``alerts --pause``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from tallymark.clock import now_ms
+from tallymark.errors import UserError
+from tallymark.trail import Doer
+from tallymark.untrusted import command
+from tallymark_audit.decisions import Decider
+from tallymark_audit.model.time_format import LARGEST, utc
+from tallymark_audit.store.judged import alerts
+from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.shown import shown_verdict
+from tallymark_dashboards.actions.desk import PROCESS
+from tallymark_dashboards.actions.forms import (
+    LONGEST_NOTE,
+    LONGEST_VALUE,
+    Form,
+    lead_to,
+    links_of,
+    page_or,
+    posted,
+    refuse,
+    show_form,
+)
+from tallymark_dashboards.actions.guard import Refused
+from tallymark_dashboards.frame.ask import bounded
+from tallymark_dashboards.frame.requests import context_of, pairs_of, user_of
+
+PAUSES: Final = {"30m": 1_800_000, "1h": 3_600_000, "2h": 7_200_000, "4h": 14_400_000} | {
+    "8h": 28_800_000,
+    "24h": 86_400_000,
+}
+Values = Mapping[str, str]
+Make = Callable[[Request, Values], Form]
+Do = Callable[[Request, Values], str]
+"""Changes the store; the address to go on to. UserError: it cannot be done."""
+
+
+def router() -> APIRouter:
+    """A form and what it does for each action."""
+    routes = APIRouter(include_in_schema=False)
+    for action, (make, do) in ACTIONS.items():
+        path = f"/act/{action}"
+        routes.add_api_route(path, _asking(make), methods=["GET"], name=f"ask to {action}")
+        routes.add_api_route(path, _doing(action, make, do), methods=["POST"], name=action)
+    return routes
+
+
+def doer_of(request: Request) -> Doer:
+    """Who asks, for the store and the trail."""
+    client = request.client
+    return Doer(f"User:{user_of(request).name}", client.host if client else "?", PROCESS)
+
+
+def _asking(make: Make) -> Callable[[Request], Response]:
+    def ask(request: Request) -> Response:
+        values, _ = bounded(pairs_of(request))
+        try:
+            return show_form(request, make(request, values))
+        except UserError as error:
+            return refuse(request, Refused(404, error.what, error.do))
+
+    return ask
+
+
+def _doing(action: str, make: Make, do: Do) -> Callable[[Request], Awaitable[Response]]:
+    async def act(request: Request) -> Response:
+        values, refused = await posted(request, action)
+        if refused is not None and not refused.again:
+            return refuse(request, refused)
+        return await run_in_threadpool(_carry_out, request, values, refused, make, do)
+
+    return act
+
+
+def _carry_out(
+    request: Request, values: Values, refused: Refused | None, make: Make, do: Do
+) -> Response:
+    try:
+        if refused is not None:
+            return show_form(request, make(request, values), refused)
+        return lead_to(do(request, values))
+    except UserError as error:
+        return refuse(request, Refused(409, error.what, error.do))
+
+
+def _decider(request: Request) -> Decider:
+    context = context_of(request)
+    return Decider(context.store, context.deployment, doer_of(request))
+
+
+def _accept_form(request: Request, values: Values) -> Form:
+    row, facts = _window(request, values)
+    hidden = _place(row)
+    return Form(
+        action="accept",
+        title="Accept a window as it is",
+        said=(
+            "The watermark passes this window though it is not good. What is wrong stays written"
+            " down, with your name. It holds until more is found to be missing, repeated or"
+            " unclaimed."
+        ),
+        facts=facts,
+        hidden=hidden,
+        submit="Accept this window",
+        command=command("tallymark audit accept", *_named_in_commands(row)),
+        back=page_or(links_of(request), "window", **hidden),
+    )
+
+
+def _withdraw_form(request: Request, values: Values) -> Form:
+    row, facts = _window(request, values)
+    hidden = _place(row)
+    return Form(
+        action="withdraw",
+        title="Take an acceptance back",
+        said="The watermark waits for this window again until it is good.",
+        facts=facts,
+        hidden=hidden,
+        submit="Take it back",
+        command=command("tallymark audit accept --undo", *_named_in_commands(row)),
+        back=page_or(links_of(request), "window", **hidden),
+    )
+
+
+def _accept(request: Request, values: Values) -> str:
+    return _accepted(request, values, user_of(request).name)
+
+
+def _withdraw(request: Request, values: Values) -> str:
+    return _accepted(request, values, "")
+
+
+def _accepted(request: Request, values: Values, name: str) -> str:
+    edge, topic, moment = _named(values)
+    window, _ = _decider(request).accept(edge, topic, moment, name, _note(values))
+    return page_or(links_of(request), "window", edge=edge, topic=topic, window=window)
+
+
+def _retire_form(request: Request, values: Values) -> Form:
+    reporter = values.get("reporter", "")[:LONGEST_VALUE]
+    context = context_of(request)
+    with context.store.read() as connection:
+        rows = queries.reporters_named(connection, reporter)
+    if not rows:
+        raise UserError(f"no reporter is called {reporter!r}", "See who reports on the overview.")
+    heard = max(row["last_heard"] for row in rows)
+    alive = now_ms() - heard < context.deployment.audit.silence_ms
+    facts = [("reporter", reporter)]
+    for row in rows:
+        who = " ".join(filter(None, (row["server"], row["application"], row["consumer_group"])))
+        facts.append(
+            (f"on {row['cluster']}", f"{row['kind']} {who}, heard {utc(row['last_heard'])}")
+        )
+    return Form(
+        action="retire",
+        title="Retire a reporter",
+        said=(
+            "Windows no longer wait for it. What a producer acknowledged before its last report"
+            " and no journal holds stays unclaimed; what a mirror or a group had not brought is"
+            " lost. One that speaks again is back."
+        ),
+        facts=facts,
+        hidden={"reporter": reporter},
+        submit="Retire this reporter",
+        command=command("tallymark audit retire", reporter),
+        back=page_or(links_of(request), "overview"),
+        warning="It was heard a moment ago: it is alive, and will be back at once."
+        if alive
+        else "",
+    )
+
+
+def _retire(request: Request, values: Values) -> str:
+    _decider(request).retire(values.get("reporter", "")[:LONGEST_VALUE], _note(values))
+    return page_or(links_of(request), "runs", range="24h", name="retire")
+
+
+def _pause_form(request: Request, values: Values) -> Form:
+    until = _paused_until(request)
+    return Form(
+        action="pause",
+        title="Pause the alerts",
+        said=(
+            "In a pause alerts are listed and counted, and nothing is sent. Those that still go on"
+            " at its end are sent then."
+        ),
+        facts=[("paused now", f"until {utc(until)}" if until else "no")],
+        hidden={},
+        submit="Pause",
+        command="tallymark audit alerts --pause 2h",
+        back=page_or(links_of(request), "alerts"),
+        choices=("For", "for", tuple(PAUSES)),
+    )
+
+
+def _pause(request: Request, values: Values) -> str:
+    chosen = values.get("for", "")
+    if chosen not in PAUSES:
+        raise UserError(f"{chosen[:40]!r} is no time", f"Choose one of {', '.join(PAUSES)}.")
+    _decider(request).pause(PAUSES[chosen], _note(values))
+    return page_or(links_of(request), "alerts")
+
+
+def _resume_form(request: Request, values: Values) -> Form:
+    until = _paused_until(request)
+    return Form(
+        action="resume",
+        title="End the pause of the alerts",
+        said="Alerts that go on are sent at once.",
+        facts=[("paused now", f"until {utc(until)}" if until else "no")],
+        hidden={},
+        submit="End the pause",
+        command="tallymark audit alerts --resume",
+        back=page_or(links_of(request), "alerts"),
+    )
+
+
+def _resume(request: Request, values: Values) -> str:
+    _decider(request).pause(0, _note(values))
+    return page_or(links_of(request), "alerts")
+
+
+def _paused_until(request: Request) -> int:
+    """Until when (ms) alerts are paused; 0: they are not."""
+    with context_of(request).store.read() as connection:
+        until = alerts.paused_until(connection)
+    return until if until > now_ms() else 0
+
+
+def _named(values: Values) -> tuple[str, str, int]:
+    edge, topic = (values.get(name, "")[:LONGEST_VALUE] for name in ("edge", "topic"))
+    said = values.get("window", "")
+    if not said.isascii() or not said.isdigit() or int(said[:20]) > LARGEST:
+        raise UserError(
+            f"{said[:40]!r} is no window", "A window is named by its start, in ms since 1970."
+        )
+    return edge, topic, int(said)
+
+
+def _window(request: Request, values: Values) -> tuple[Mapping[str, Any], list[tuple[str, str]]]:
+    """The verdict in force of the window that is asked for, and what to show of it."""
+    edge, topic, start = _named(values)
+    with context_of(request).store.read() as connection:
+        rows = queries.windows(connection, edge, topic, start, start + 1, limit=1)
+    if not rows:
+        raise UserError(
+            f"there is no verdict of {topic} on {edge} for the window {utc(start)}",
+            "Open the window's page, and accept it there.",
+        )
+    row = shown_verdict(rows[0])
+    counts = ("claimed", "observed", "pending", "missing", "duplicates", "unclaimed", "explained")
+    told = ", ".join(f"{row[name]:,} {name}" for name in counts if row[name])
+    facts = [
+        ("hop", edge),
+        ("topic", topic),
+        ("window", utc(start)),
+        ("state", str(row["state"])),
+        ("messages", told or "none"),
+    ]
+    if row["accepted_by"]:
+        facts.append(("accepted by", row["accepted_by"]))
+    return row, facts
+
+
+def _place(row: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(row[name]) for name in ("edge", "topic", "window")}
+
+
+def _named_in_commands(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return row["edge"], row["topic"], utc(row["window"])
+
+
+def _note(values: Values) -> str:
+    return " ".join(values.get("note", "").split())[:LONGEST_NOTE]
+
+
+ACTIONS: Final[dict[str, tuple[Make, Do]]] = {
+    "accept": (_accept_form, _accept),
+    "withdraw": (_withdraw_form, _withdraw),
+    "retire": (_retire_form, _retire),
+    "pause": (_pause_form, _pause),
+    "resume": (_resume_form, _resume),
+}
+"""What is shown, and what is done."""

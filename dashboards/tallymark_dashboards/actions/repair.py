@@ -1,0 +1,212 @@
+"""The page of a repair: what would be copied, the button that does it, how far it is, the result.
+While something goes on the page loads itself anew every two seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from tallymark.errors import UserError
+from tallymark.untrusted import command
+from tallymark_audit.model.time_format import LARGEST, utc
+from tallymark_audit.repair import ItemResult
+from tallymark_audit.repair.repair_run import outcome_of
+from tallymark_dashboards.actions.decide import doer_of
+from tallymark_dashboards.actions.desk import Asked, Job, Phase
+from tallymark_dashboards.actions.forms import (
+    LONGEST_VALUE,
+    actions_of,
+    as_sent,
+    lead_to,
+    links_of,
+    page_or,
+    posted,
+    refusal_for,
+    refuse,
+    show,
+)
+from tallymark_dashboards.actions.guard import Refused
+from tallymark_dashboards.frame.ask import bounded
+from tallymark_dashboards.frame.page import Page
+from tallymark_dashboards.frame.requests import context_of, pairs_of, user_of
+
+ACTION: Final = "repair"
+PATH: Final = "/act/repair"
+EVERY_S: Final = 2
+MOST_ROWS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRow:
+    """One item of the plan: of ``count`` messages, what would become or became of them."""
+
+    window: int
+    edge: str
+    topic: str
+    server: str
+    count: int
+    sequences: str
+    said: str
+    tone: str = ""
+
+
+def router() -> APIRouter:
+    """The page, and what its button does."""
+    routes = APIRouter(include_in_schema=False)
+    routes.add_api_route(PATH, show_repair, methods=["GET"], name="ask to repair")
+    routes.add_api_route(PATH, _carrying_out(), methods=["POST"], name="repair")
+    return routes
+
+
+def show_repair(request: Request) -> Response:
+    """The plan, the progress or the result. Looking at upstream begins here, in the background, for
+    users that may repair."""
+    values, _ = bounded(pairs_of(request))
+    try:
+        asked = asked_of(values, context_of(request).deployment.audit.window_ms)
+    except UserError as error:
+        return refuse(request, Refused(404, error.what, error.do))
+    return _page(request, asked, again=values.get("again") == "1")
+
+
+def asked_of(values: Mapping[str, str], window_ms: int) -> Asked:
+    """Which windows: ``window``, or those ``from`` one ``to`` another (excluded). UserError: the
+    times cannot be read."""
+    edge, topic = (values.get(name, "")[:LONGEST_VALUE] for name in ("edge", "topic"))
+    if values.get("window"):
+        start = _time(values["window"])
+        return Asked(edge, topic, start, start + window_ms)
+    start, end = _time(values.get("from", "")), _time(values.get("to", ""))
+    if end <= start:
+        raise UserError("these windows end before they begin", "Open the repair from a window.")
+    return Asked(edge, topic, start, end)
+
+
+def _time(said: str) -> int:
+    if not said.isascii() or not said.isdigit() or int(said[:20]) > LARGEST:
+        raise UserError(
+            f"{said[:40]!r} is no window", "A window is named by its start, in ms since 1970."
+        )
+    return int(said)
+
+
+def _carrying_out() -> Callable[[Request], Awaitable[Response]]:
+    async def act(request: Request) -> Response:
+        values, refused = await posted(request, ACTION)
+        if refused is not None and not refused.again:
+            return refuse(request, refused)
+        return await run_in_threadpool(_begin, request, values, refused)
+
+    return act
+
+
+def _begin(request: Request, values: Mapping[str, str], refused: Refused | None) -> Response:
+    try:
+        asked = asked_of(values, context_of(request).deployment.audit.window_ms)
+        if refused is not None:
+            return _page(request, asked, refused=refused)
+        actions_of(request).desk.repair(asked, values.get("digest", ""), doer_of(request))
+    except UserError as error:
+        return refuse(request, Refused(409, error.what, error.do))
+    return lead_to(_address(request, asked))
+
+
+def _page(
+    request: Request, asked: Asked, again: bool = False, refused: Refused | None = None
+) -> Response:
+    links, unable = links_of(request), refusal_for(request)
+    job, waits_for = _job(request, asked, again) if unable is None else (None, None)
+    refresh = EVERY_S if (job is not None and job.is_busy) or waits_for is not None else 0
+    here = {"edge": asked.edge, "topic": asked.topic}
+    times = {"from_": utc(asked.start), "to": utc(asked.end)}
+    values: dict[str, Any] = {
+        "asked": asked,
+        "job": job,
+        "rows": _rows(job)[:MOST_ROWS],
+        "left_out": max(0, len(_rows(job)) - MOST_ROWS),
+        "refused": refused or unable,
+        "waits_for": waits_for,
+        "outcome": outcome_of(job.results) if job is not None and job.phase is Phase.DONE else "",
+        "copied": sum(one.copied.size for one in job.results) if job is not None else 0,
+        "hidden": _hidden(asked, job),
+        "window_page": page_or(links, "window", **here, window=asked.start),
+        "again": f"{_address(request, asked)}&again=1",
+        "commands": (
+            command("tallymark audit repair", **here, **times),
+            command("tallymark audit repair --apply", **here, **times),
+        ),
+    }
+    status = 200 if refused is None else refused.status
+    title = f"Repair {asked.topic} on {asked.edge}"
+    page = Page(title, "pages/act_repair.html", values, status=status)
+    return show(request, page, ACTION, refresh)
+
+
+def _job(request: Request, asked: Asked, again: bool) -> tuple[Job | None, Job | None]:
+    """The job to show, and the one of other windows that has to end before."""
+    desk = actions_of(request).desk
+    job = desk.job(asked)
+    if job is not None and (job.is_busy or not again):
+        return job, None
+    begun = desk.look(asked, user_of(request).name)
+    return begun, desk.busy() if begun is None else None
+
+
+def _hidden(asked: Asked, job: Job | None) -> list[tuple[str, object]]:
+    fields = {
+        "edge": asked.edge,
+        "topic": asked.topic,
+        "from": str(asked.start),
+        "to": str(asked.end),
+        "digest": job.digest if job is not None else "",
+    }
+    return [(name, as_sent(value)) for name, value in fields.items()]
+
+
+def _rows(job: Job | None) -> list[ItemRow]:
+    """What the plan says of each item, then what became of it."""
+    if job is None or job.plan is None:
+        return []
+    done = {id(one.item): one for one in job.results}
+    seen = {id(one.item): one for one in job.checks}
+    rows: list[ItemRow] = []
+    for item in job.plan.items:
+        result, check = done.get(id(item)), seen.get(id(item))
+        if result is not None:
+            said, tone = _became(result)
+        elif item.refused:
+            said, tone = f"not possible: {item.refused}", "warn"
+        elif check is not None:
+            said = check.promise
+            tone = "" if check.there else "warn"
+        else:
+            said, tone = "not yet", ""
+        rows.append(
+            ItemRow(
+                item.key.window, item.edge, item.key.topic, item.key.server or "(no stamp)",
+                item.count, str(item.missing)[:120], said, tone,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def _became(result: ItemResult) -> tuple[str, str]:
+    told = f"{result.outcome}: {result.copied.size:,} copied, {result.present.size:,} there"
+    said = f"{told}; {result.reason}" if result.reason else told
+    return said, "" if result.outcome in ("repaired", "present") else "bad"
+
+
+def _address(request: Request, asked: Asked) -> str:
+    one = _query(asked)
+    return f"{context_of(request).prefix}{PATH}?{urlencode(one)}"
+
+
+def _query(asked: Asked) -> dict[str, object]:
+    """As it stands in an address."""
+    return {"edge": asked.edge, "topic": asked.topic, "from": asked.start, "to": asked.end}

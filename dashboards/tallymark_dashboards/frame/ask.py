@@ -1,0 +1,109 @@
+"""A request without HTTP: what a page is asked for. Values in an address may be anything: nothing
+here raises, and what was taken instead is collected in ``notes``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Connection
+
+from tallymark.errors import UserError
+from tallymark_audit.model.time_format import LARGEST, parse_time
+from tallymark_audit.store.reading.age import AuditAge
+from tallymark_dashboards.access.user import User
+from tallymark_dashboards.frame.context import Context
+from tallymark_dashboards.frame.time_range import SHOWN, TimeRange
+
+LONGEST_VALUE: Final = 300
+MOST_VALUES: Final = 40
+_NUMBER: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a page function gets. ``connection`` is one snapshot of the store. ``query``: as it
+    came, bounded by :func:`bounded`. ``now``: ms. ``age``: how old the audit is; every page
+    tells it where that is too old. ``notes``: what was taken instead of what the
+    query says; each is shown once on the page."""
+
+    context: Context
+    connection: Connection
+    now: int
+    query: Mapping[str, str]
+    user: User
+    range: TimeRange
+    age: AuditAge
+    notes: list[str] = field(default_factory=list[str])
+
+    def text(self, name: str, default: str = "") -> str:
+        """A value without the spaces around it."""
+        return self.query.get(name, "").strip() or default
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        """A whole number from ``least`` to ``most``; the nearest of them if it is beyond."""
+        said = self.text(name)
+        if not said:
+            return default
+        if _NUMBER.fullmatch(said) is None:
+            return self._instead(f"{name}={said[:SHOWN]} is no number", default)
+        asked = int(said)
+        if not least <= asked <= most:
+            beyond = f"below {least:,}" if asked < least else f"more than {most:,}"
+            return self._instead(f"{name}={asked:,} is {beyond}", min(max(asked, least), most))
+        return asked
+
+    def one_of(self, name: str, choices: Sequence[str], default: str) -> str:
+        """One of these values."""
+        said = self.text(name)
+        if not said or said in choices:
+            return said or default
+        self._note(f"{name}={said[:SHOWN]} is none of {', '.join(choices)}: {default} is taken")
+        return default
+
+    def moment(self, name: str) -> int | None:
+        """A time (ms): a number of ms, ISO 8601 or "10m" for ten minutes ago. None: there is none,
+        or it is none."""
+        said = self.text(name)
+        if not said:
+            return None
+        try:
+            at = parse_time(said, self.now)
+        except UserError:
+            at = -1
+        if not 0 <= at <= LARGEST:
+            self._note(f"{name}={said[:SHOWN]} is no time: it is left out")
+            return None
+        return at
+
+    def _instead(self, said: str, taken: int) -> int:
+        self._note(f"{said}: {taken:,} is taken")
+        return taken
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def bounded(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], list[str]]:
+    """The query of an address, as far as a page reads it: the first value of each name, at most
+    :data:`MOST_VALUES` names, each name and value cut at :data:`LONGEST_VALUE` characters; and
+    notes about what was cut. Characters that no name can have (NUL, lone surrogates) are left
+    out."""
+    query: dict[str, str] = {}
+    notes: list[str] = []
+    for name, value in pairs:
+        if len(query) >= MOST_VALUES:
+            notes.append(f"the address has more than {MOST_VALUES} values: the others are left out")
+            break
+        if len(name) > LONGEST_VALUE or len(value) > LONGEST_VALUE:
+            text = f"{name[:SHOWN]} is longer than {LONGEST_VALUE} characters: it is cut"
+            notes.append(text)
+        query.setdefault(_storable(name[:LONGEST_VALUE]), _storable(value[:LONGEST_VALUE]))
+    return query, notes
+
+
+def _storable(text: str) -> str:
+    return text.replace("\0", "").encode(errors="ignore").decode()

@@ -1,0 +1,139 @@
+"""From an address to HTML. A page is a *document* (head, navigation, time range; the same for all)
+around a *fragment*, the inner HTML of ``<main id="content">``, which is what changes while the page
+is live. Nothing in a fragment changes by the passing of time alone: see ``static/times.js``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tallymark_audit.model.time_format import utc
+from tallymark_audit.store.reading.age import AuditAge
+from tallymark_dashboards.access.user import User
+from tallymark_dashboards.frame.ask import Ask, bounded
+from tallymark_dashboards.frame.context import Context
+from tallymark_dashboards.frame.links import Links
+from tallymark_dashboards.frame.navigation import bar
+from tallymark_dashboards.frame.page import Page
+from tallymark_dashboards.frame.registry import PAGES, PageEntry, page_at
+from tallymark_dashboards.frame.time_range import NAMED, TimeRange, time_range
+from tallymark_dashboards.view.marks import Tone
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """``html``: the fragment. ``digest`` differs when anything that is to be seen differs: the
+    fragment, or what the tab tells."""
+
+    html: str
+    title: str
+    tone: Tone
+    count: int
+    status: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """A page function's answer, with all that the templates are given."""
+
+    entry: PageEntry | None
+    page: Page
+    links: Links
+    range: TimeRange
+    values: Mapping[str, Any]
+
+
+def render(
+    context: Context, path: str, query: Iterable[tuple[str, str]], user: User, now: int
+) -> Rendered:
+    """The fragment of the page at ``path`` ("/topic"). ``query``: the pairs of its address.
+    LookupError: no page is there. SQLAlchemyError: the store cannot be read."""
+    return fragment(context, compose(context, path, query, user, now))
+
+
+def compose(
+    context: Context, path: str, query: Iterable[tuple[str, str]], user: User, now: int
+) -> Composed:
+    """Ask the page function; nothing is rendered yet. Errors as for :func:`render`."""
+    entry = page_at(path)
+    if entry is None:
+        raise LookupError(f"no page is at {path}")
+    asked, notes = bounded(query)
+    span, more = time_range(asked, now) if entry.ranged else (time_range({}, now)[0], ())
+    notes.extend(more)
+    with context.store.read() as connection:
+        age = context.ages.at(connection, now)
+        ask = Ask(context, connection, now, asked, user, span, age, notes)
+        page = entry.function(ask)
+    links = Links(context.prefix, context.static, path, asked, span.query)
+    told = tuple(dict.fromkeys(ask.notes))
+    return composed(context, page, links, span, user, entry, told, age)
+
+
+def composed(
+    context: Context,
+    page: Page,
+    links: Links,
+    span: TimeRange,
+    user: User,
+    entry: PageEntry | None = None,
+    notes: tuple[str, ...] = (),
+    age: AuditAge | None = None,
+) -> Composed:
+    """What the templates of a page are given."""
+    shared: dict[str, Any] = {
+        "deployment": context.deployment,
+        "user": user,
+        "range": span,
+        "link": links.link,
+        "here": links.here,
+        "static": links.static,
+        "notes": (*notes, *page.notes),
+        "age": age,
+    }
+    return Composed(entry, page, links, span, {**shared, **page.values})
+
+
+def fragment(context: Context, one: Composed) -> Rendered:
+    """The part of a page that may change."""
+    page = one.page
+    html = _part(context, one, "content")
+    seen = f"{page.title}\0{page.tone}\0{page.count}\0{html}"
+    return Rendered(
+        html=html,
+        title=page.title,
+        tone=page.tone,
+        count=page.count,
+        status=page.status,
+        digest=hashlib.sha256(seen.encode(errors="replace")).hexdigest()[:16],
+    )
+
+
+def document(context: Context, one: Composed, shown: Rendered, now: int, stale: str = "") -> str:
+    """The whole page around a fragment. It is as of the time up to which the audit has come, if
+    that is known. ``stale``: why the fragment is an old one."""
+    template = context.templates.get_template("document.html")
+    age: AuditAge | None = one.values.get("age")
+    return template.render(
+        **{
+            **one.values,
+            "page": shown,
+            "entry": one.entry,
+            "bar": bar(PAGES, one.entry),
+            "tools": _part(context, one, "tools"),
+            "ranges": NAMED,
+            "query": one.links.query,
+            "as_of": utc(min(now, age.judged_through_ms) if age else now),
+            "stale": stale,
+            "sheets": context.sheets,
+            "has_morph": context.has_morph,
+            "prefix": context.prefix,
+        }
+    )
+
+
+def _part(context: Context, one: Composed, part: str) -> str:
+    return context.templates.get_template(one.page.template).render({**one.values, "part": part})

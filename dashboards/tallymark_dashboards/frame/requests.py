@@ -1,0 +1,26 @@
+"""What a route takes from a request: the context, who asks, the query."""
+
+from __future__ import annotations
+
+from fastapi import Request
+
+from tallymark.net.web.access_log import USER
+from tallymark_dashboards.access.user import VIEWER, User
+from tallymark_dashboards.frame.context import Context
+
+
+def context_of(request: Request) -> Context:
+    """The context of the application that serves the request."""
+    context: Context = request.app.state.context
+    return context
+
+
+def user_of(request: Request) -> User:
+    """Who asks; a viewer without a name where no log-in is configured."""
+    user: User = request.scope.get(USER, VIEWER)
+    return user
+
+
+def pairs_of(request: Request) -> list[tuple[str, str]]:
+    """The query of the address, in its order."""
+    return request.query_params.multi_items()

@@ -1,0 +1,152 @@
+"""Renderings that are kept: for a second for all who ask for the same page while nothing is written
+to the store and the snapshots, and the last one of each page for when the store is away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from tallymark.clock import now_ms
+from tallymark_audit.model.time_format import utc
+from tallymark_audit.store.reading.marker import StoreVersion, store_marker
+from tallymark_dashboards.access.user import User
+from tallymark_dashboards.frame.context import Context
+from tallymark_dashboards.frame.registry import page_at
+from tallymark_dashboards.frame.rendering import Composed, Rendered, compose, fragment
+from tallymark_dashboards.live import wire
+from tallymark_dashboards.live.feeds import Address, Fragment
+
+SAME_S: Final = 1.0
+"""How long a rendering is as good as a new one, while nothing is written."""
+MOST: Final = 100
+"""Pages of which the last rendering is kept."""
+LARGEST: Final = 1_000_000
+"""Characters of a fragment that is kept."""
+_LOCKS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PageShown:
+    """A page, composed and rendered at ``at`` (ms). ``stale``: why it is an old one, else empty."""
+
+    composed: Composed
+    rendered: Rendered
+    at: int
+    stale: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    composed: Composed
+    rendered: Rendered
+    version: str
+    at: float
+    at_ms: int
+
+
+class Renderings:
+    """Of one application. Threads may share it."""
+
+    def __init__(self, context: Context, clock: Callable[[], float] = time.monotonic) -> None:
+        self._context = context
+        self._clock = clock
+        self._version = StoreVersion(context.store)
+        self._kept: _Newest[Address, _Kept] = _Newest(MOST)
+        self._packed: _Newest[Address, Fragment] = _Newest(MOST)
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]
+        self.made = 0
+        """How many were made."""
+
+    def marker(self) -> str:
+        """A text that differs after every change that a page may show. SQLAlchemyError: the store
+        cannot be read."""
+        with self._context.store.read() as connection:
+            return f"{store_marker(connection)}/{self._context.snapshots.version}"
+
+    def page(self, path: str, query: Sequence[tuple[str, str]], user: User) -> PageShown:
+        """The page as this user sees it. While the store is away, the last one that was made for
+        this user; SQLAlchemyError: there is none. LookupError: no page is there."""
+        address = Address(path, tuple(query), user)
+        entry = page_at(path)
+        if entry is not None and entry.asks:
+            return self._new(address)
+        with self._locks[hash(address) % _LOCKS]:  # who asks for the same waits, and gets the same
+            try:
+                return self._made(address)
+            except SQLAlchemyError as error:
+                kept = self._kept.get(address)
+                if kept is None:
+                    raise
+                return PageShown(
+                    kept.composed, kept.rendered, kept.at_ms, _stale(error, kept.at_ms)
+                )
+
+    def fragment(self, address: Address) -> Fragment:
+        """The fragment for those who look at it live. SQLAlchemyError: the store cannot be read."""
+        with self._locks[hash(address) % _LOCKS]:
+            shown = self._made(address).rendered
+            packed = self._packed.get(address)
+            if packed is None or packed.digest != shown.digest:
+                packed = wire.fragment(
+                    shown.digest, shown.html, shown.title, shown.tone, shown.count
+                )
+                self._packed.put(address, packed)
+            return packed
+
+    def close(self) -> None:
+        """Give the connection back. Idempotent."""
+        self._version.close()
+
+    def _made(self, address: Address) -> PageShown:
+        version = f"{self._version.read()}/{self._context.snapshots.version}"
+        kept = self._kept.get(address)
+        if kept is not None and kept.version == version and self._clock() - kept.at < SAME_S:
+            return PageShown(kept.composed, kept.rendered, kept.at_ms)
+        began = self._clock()
+        new = self._new(address)
+        if len(new.rendered.html) <= LARGEST:
+            self._kept.put(address, _Kept(new.composed, new.rendered, version, began, new.at))
+        return new
+
+    def _new(self, address: Address) -> PageShown:
+        self.made += 1
+        began_ms = now_ms()
+        composed = compose(self._context, *address, began_ms)
+        return PageShown(composed, fragment(self._context, composed), began_ms)
+
+
+def _stale(error: SQLAlchemyError, at_ms: int) -> str:
+    cause = getattr(error, "orig", None) or error
+    return f"The audit store cannot be read now ({cause}). This page is of {utc(at_ms)}."
+
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class _Newest(Generic[_Key, _Value]):
+    """The values that were put or got last."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[_Key, _Value] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: _Key) -> _Value | None:
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
+
+    def put(self, key: _Key, value: _Value) -> None:
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)

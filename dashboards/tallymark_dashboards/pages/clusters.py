@@ -1,0 +1,191 @@
+"""Clusters and the edges between them: brokers and partitions from the snapshots, lag and
+completeness of the edges from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tallymark_audit.model.cells import LAKE, Edge
+from tallymark_audit.model.edges import PRODUCER, derive_edges
+from tallymark_audit.store.reading.alarms.backlogs import HopFacts, hop_facts
+from tallymark_dashboards.frame.ask import Ask
+from tallymark_dashboards.frame.page import Page
+from tallymark_dashboards.frame.registry import page
+from tallymark_dashboards.snapshots.shapes import ClusterState
+from tallymark_dashboards.view.clusters.stale import stale_parts
+from tallymark_dashboards.view.clusters.topology import Arrow, Node, drawing
+from tallymark_dashboards.view.marks import Tone
+from tallymark_dashboards.view.numbers import share
+
+BAD_PARTITIONS: Final = 100
+"""Partitions of a cluster that are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadPartition:
+    """A partition without a leader, or with a replica that is not in sync."""
+
+    topic: str
+    partition: int
+    leaderless: bool
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """A cluster with its counts; None where they are not known. ``leads``: partitions by broker."""
+
+    state: ClusterState
+    topics: int | None
+    partitions: int | None
+    leaderless: int | None
+    under_replicated: int | None
+    groups: int | None
+    leads: dict[int, int]
+    bad: tuple[BadPartition, ...]
+    tone: Tone
+    away: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRow:
+    """An edge with what is known of it; ``complete`` is a text like "99.99 %"."""
+
+    edge: Edge
+    facts: HopFacts
+    complete: str
+    tone: Tone
+    symbol: str
+    said: str
+
+
+@page("/clusters", name="clusters", nav="Clusters", live=True)
+def clusters(ask: Ask) -> Page:
+    """All clusters, what leads from one to the other, and which partitions are in danger."""
+    deployment = ask.context.deployment
+    states = ask.context.snapshots.clusters
+    rows = [_cluster(one) for one in states]
+    edges = derive_edges(deployment)
+    facts = hop_facts(ask.connection, edges, ask.range.start, ask.range.end)
+    hops = [_edge(one, facts[one.name]) for one in edges]
+    drawn = [one for one in hops if one.edge.kind != "consumer" and not _idle(one)]
+    lakes = LAKE if any(one.edge.downstream == LAKE for one in hops) else ""
+    stale = [
+        one
+        for state in states
+        for one in stale_parts(
+            state.name, [("brokers", state.brokers), ("topics", state.topics)], ask.now
+        )
+    ]
+    without = sum(one.leaderless or 0 for one in rows)
+    lost = sum(one.tone == "bad" for one in hops)
+    tone: Tone = "bad" if without or lost else "warn" if stale else ""
+    values = {
+        "rows": rows,
+        "hops": hops,
+        "drawing": drawing(
+            _nodes(rows, drawn, lakes), _arrows(drawn), "Clusters and the edges between them"
+        ),
+        "stale": stale,
+        "without": without,
+    }
+    return Page("Clusters", "pages/clusters.html", values, tone, without + lost)
+
+
+def _cluster(state: ClusterState) -> ClusterRow:
+    brokers = state.brokers.value
+    leads = {one.id: 0 for one in brokers.brokers} if brokers else {}
+    bad: list[BadPartition] = []
+    partitions = leaderless = under = 0
+    for topic in state.topics.value.values():
+        for one in topic.partitions:
+            partitions += 1
+            leaderless += one.leaderless
+            under += one.under_replicated
+            if one.leader >= 0:
+                leads[one.leader] = leads.get(one.leader, 0) + 1
+            if one.leaderless or one.under_replicated:
+                bad.append(
+                    BadPartition(topic.name, one.partition, one.leaderless, one.replicas, one.isr)
+                )
+    bad.sort(key=lambda one: (not one.leaderless, one.topic, one.partition))
+    known = bool(state.topics.at)
+    away = bool(state.brokers.error)
+    tone: Tone = "bad" if leaderless else "warn" if under or away or not known else ""
+    return ClusterRow(
+        state,
+        len(state.topics.value) if known else None,
+        partitions if known else None,
+        leaderless if known else None,
+        under if known else None,
+        len(state.all_groups) if state.groups.at or state.zookeeper.at else None,
+        leads,
+        tuple(bad[:BAD_PARTITIONS]),
+        tone,
+        away,
+    )
+
+
+def _edge(edge: Edge, facts: HopFacts) -> EdgeRow:
+    sums = facts.sums
+    decided = sums.claimed - sums.pending
+    there = decided - sums.missing
+    tone: Tone
+    if sums.missing or sums.duplicates:
+        said = [f"{sums.missing:,} missing"] if sums.missing else []
+        said += [f"{sums.duplicates:,} duplicated"] if sums.duplicates else []
+        tone, text = "bad", ", ".join(said)
+        symbol = "±" if len(said) > 1 else "−" if sums.missing else "+"
+    elif sums.bad or sums.unclaimed:
+        unclaimed = f"{sums.unclaimed:,} unclaimed"
+        text = unclaimed if sums.unclaimed else f"{sums.bad:,} windows unknown"
+        tone, symbol = "warn", "!" if sums.unclaimed else "?"
+    elif not sums.windows:
+        tone, symbol, text = "wait", "∅", "nothing judged"
+    else:
+        tone, symbol, text = "good", "✓", "complete"
+    if facts.behind:
+        text += f", {facts.behind:,} behind"
+    return EdgeRow(edge, facts, share(there, decided), tone, symbol, text)
+
+
+def _idle(one: EdgeRow) -> bool:
+    """The producers' edge of a mirror's target, which usually has none."""
+    return one.edge.implied and not one.facts.sums.windows
+
+
+def _nodes(rows: Sequence[ClusterRow], drawn: Sequence[EdgeRow], lake: str) -> list[Node]:
+    found = []
+    if any(one.edge.upstream == PRODUCER for one in drawn):
+        found.append(Node(PRODUCER, "what applications send"))
+    for row in rows:
+        brokers = row.state.brokers.value
+        many = len(brokers.brokers) if brokers else 0
+        if row.away:
+            text, symbol = "away", "!"
+        elif row.leaderless:
+            text, symbol = f"{row.leaderless:,} without a leader", "✗"
+        elif row.under_replicated:
+            text, symbol = f"{row.under_replicated:,} under-replicated", "!"
+        elif brokers is None:
+            text, symbol = "not read yet", "?"
+        else:
+            text, symbol = f"{many} broker{'s' if many != 1 else ''}", "✓"
+        found.append(Node(row.state.name, text, row.tone or "good", symbol))
+    return [*found, Node(lake, "tables of the load job")] if lake else found
+
+
+def _arrows(drawn: Sequence[EdgeRow]) -> list[Arrow]:
+    return [
+        Arrow(
+            one.edge.name,
+            one.edge.upstream,
+            one.edge.downstream,
+            f"{one.symbol} {one.said}",
+            one.tone,
+        )
+        for one in drawn
+    ]

@@ -1,0 +1,205 @@
+"""What pages get: clusters, topics and groups as they were read last. Immutable; times in ms.
+
+Each :class:`Part` has an age and an error of its own: brokers may answer while the coordinator of
+the groups does not. A part that was never read has ``at`` 0, and its value is empty: that means
+"not known", never "there is nothing". Two states are equal when they show the same; when they were
+read makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Generic, Literal, TypeVar
+
+from tallymark.client.admin.cluster import BrokerDescription, ClusterDescription
+from tallymark.client.admin.groups import MemberDescription
+
+__all__ = ["BrokerDescription", "ClusterDescription", "MemberDescription"]
+
+T = TypeVar("T")
+Kept = Literal["brokers", "zookeeper"]
+_PATIENCE_MS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """``value`` as it was read at ``at`` (0: never). ``tried`` is the last attempt, ``error`` why
+    it failed ("": it did not). It is read again every ``every`` ms, later while its cluster is
+    away."""
+
+    value: T
+    at: int = field(default=0, compare=False)
+    tried: int = field(default=0, compare=False)
+    error: str = ""
+    every: int = field(default=10_000, compare=False)
+
+    def age(self, now: int) -> int | None:
+        """How old the value is (ms); None: it was never read."""
+        return max(0, now - self.at) if self.at else None
+
+    def stale(self, now: int) -> bool:
+        """Whether the value is older than three readings, or was never read."""
+        age = self.age(now)
+        return age is None or age > 3 * self.every + _PATIENCE_MS
+
+
+class Status(StrEnum):
+    """How a group does with a partition, or with the worst of its partitions (:mod:`.status`)."""
+
+    OK = "OK"
+    UNKNOWN = "UNKNOWN"
+    WARN = "WARN"
+    STALLED = "STALLED"
+    STOPPED = "STOPPED"
+
+
+WORST_LAST: Final = (Status.OK, Status.UNKNOWN, Status.WARN, Status.STALLED, Status.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """How far behind in time (ms). ``least``: it is at least that much; the ends of the log were
+    not watched for as long."""
+
+    ms: int
+    least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """A partition: broker ids of its leader (-1: none) and replicas; ``start`` and ``end`` of its
+    log (``end`` excluded), None while they are not known."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    start: int | None = None
+    end: int | None = None
+
+    @property
+    def leaderless(self) -> bool:
+        """No broker leads it: it can neither be written nor read."""
+        return self.leader < 0
+
+    @property
+    def under_replicated(self) -> bool:
+        """A replica is not in sync."""
+        return len(self.isr) < len(self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic of one cluster. ``ends_at``: when starts and ends were read, 0 never."""
+
+    name: str
+    internal: bool
+    partitions: tuple[PartitionState, ...]
+    ends_at: int = field(default=0, compare=False)
+
+    @property
+    def leaderless(self) -> tuple[int, ...]:
+        """Partitions without a leader."""
+        return tuple(one.partition for one in self.partitions if one.leaderless)
+
+    @property
+    def under_replicated(self) -> tuple[int, ...]:
+        """Partitions with a replica that is not in sync."""
+        return tuple(one.partition for one in self.partitions if one.under_replicated)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPartition:
+    """A group and one partition. ``offset`` is the next one it reads (None: none committed);
+    ``lag`` in messages, None where an end is not known; ``owner`` is a member's id ("": none)."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    start: int | None
+    end: int | None
+    lag: int | None
+    delay: Delay | None
+    owner: str = ""
+    status: Status = Status.UNKNOWN
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CoursePoint:
+    """The lag of a group at one time; ``delay_ms`` is -1 where it was not known."""
+
+    at: int
+    lag: int
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group. ``kept`` says where it is; ``at`` when its offsets were read (0: not yet), ``error``
+    why they could not be. ``lag`` is the sum over its partitions (None: not known for any),
+    ``delay`` the largest, ``status`` the worst. Its course is
+    :meth:`~.holder.Snapshots.course_of`."""
+
+    group: str
+    kept: Kept
+    state: str
+    protocol: str = ""
+    coordinator: int = -1
+    members: tuple[MemberDescription, ...] = ()
+    partitions: tuple[GroupPartition, ...] = ()
+    at: int = field(default=0, compare=False)
+    error: str = ""
+    lag: int | None = None
+    delay: Delay | None = None
+    status: Status = Status.UNKNOWN
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """What one group lacks of one topic, for a column beside the topic."""
+
+    cluster: str
+    group: str
+    lag: int | None
+    delay: Delay | None
+    status: Status
+
+
+def _no_topics() -> Part[Mapping[str, TopicState]]:
+    return Part({})
+
+
+def _no_groups() -> Part[Mapping[str, GroupState]]:
+    return Part({})
+
+
+def _no_brokers() -> Part[ClusterDescription | None]:
+    return Part(None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """One cluster of the deployment. ``groups`` are those that brokers keep, ``zookeeper`` those of
+    consumers that coordinate themselves there. ``left_out`` says what the bounds of memory cut off
+    ("": nothing)."""
+
+    name: str
+    address: str = ""
+    brokers: Part[ClusterDescription | None] = field(default_factory=_no_brokers)
+    topics: Part[Mapping[str, TopicState]] = field(default_factory=_no_topics)
+    groups: Part[Mapping[str, GroupState]] = field(default_factory=_no_groups)
+    zookeeper: Part[Mapping[str, GroupState]] = field(default_factory=_no_groups)
+    left_out: str = ""
+
+    def group(self, name: str) -> GroupState | None:
+        """The group of that name; the brokers' first."""
+        return self.groups.value.get(name) or self.zookeeper.value.get(name)
+
+    @property
+    def all_groups(self) -> tuple[GroupState, ...]:
+        """Groups of the brokers, then of ZooKeeper."""
+        return (*self.groups.value.values(), *self.zookeeper.value.values())

@@ -1,0 +1,104 @@
+"""Topics of one cluster, and the ends of their logs, asked by our own client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.topics import TopicDescription
+from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
+from tallymark_dashboards.snapshots.group_book import Ends
+from tallymark_dashboards.snapshots.rhythm import Turns
+from tallymark_dashboards.snapshots.shapes import PartitionState, TopicState
+
+MAX_TOPICS: Final = 10_000
+_AT_ONCE: Final = 500
+"""Partitions in one request."""
+_READ_BY_GROUPS: Final = 5_000
+"""Partitions that groups read, asked for in one look; then in turns."""
+_OTHERS: Final = 2_000
+
+
+class Logs:
+    """The ends of logs as they were read last."""
+
+    def __init__(self) -> None:
+        self.ends: dict[TopicPartition, Ends] = {}
+        self._read_by_groups = Turns(_READ_BY_GROUPS)
+        self._others = Turns(_OTHERS)
+
+    def read(
+        self,
+        admin: Admin,
+        topics: Mapping[str, TopicDescription],
+        of_groups: Collection[TopicPartition],
+        now: Callable[[], int],
+        breathe: Callable[[], None],
+    ) -> None:
+        """Ask for the ends of those that groups read, and for a part of all others. Those without a
+        leader are not asked for."""
+        led = {
+            (name, part.partition)
+            for name, topic in topics.items()
+            for part in topic.partitions
+            if part.leader >= 0
+        }
+        there = {(name, part.partition) for name, one in topics.items() for part in one.partitions}
+        for gone in [at for at in self.ends if at not in there]:
+            del self.ends[gone]
+        first = self._read_by_groups.take(sorted(led.intersection(of_groups)))
+        others = self._others.take(sorted(led.difference(of_groups)))
+        for some in _portions([*first, *others], _AT_ONCE):
+            starts = admin.list_offsets(dict.fromkeys(some, EARLIEST)).done
+            ends = admin.list_offsets(dict.fromkeys(some, LATEST)).done
+            at = now()
+            for place in some:
+                if place in starts and place in ends:
+                    start, end = starts[place].offset or 0, ends[place].offset or 0
+                    self.ends[place] = Ends(min(start, end), end, at)
+            breathe()
+
+
+def topic_states(
+    topics: Mapping[str, TopicDescription],
+    ends: Mapping[TopicPartition, Ends],
+    breathe: Callable[[], None],
+) -> dict[str, TopicState]:
+    """The topics with the ends of their logs."""
+    found: dict[str, TopicState] = {}
+    for some in _portions(sorted(topics), _AT_ONCE):
+        for name in some:
+            found[name] = _state(topics[name], ends)
+        breathe()
+    return found
+
+
+def _state(topic: TopicDescription, ends: Mapping[TopicPartition, Ends]) -> TopicState:
+    known = [ends.get((topic.name, part.partition)) for part in topic.partitions]
+    parts = tuple(
+        PartitionState(
+            part.partition,
+            part.leader,
+            part.replicas,
+            part.isr,
+            None if found is None else found.start,
+            None if found is None else found.end,
+        )
+        for part, found in zip(topic.partitions, known, strict=True)
+    )
+    read_at = min((found.at for found in known if found is not None), default=0)
+    return TopicState(topic.name, topic.internal, parts, read_at)
+
+
+def first_ones(
+    topics: Mapping[str, TopicDescription], most: int = MAX_TOPICS
+) -> tuple[dict[str, TopicDescription], int]:
+    """The first topics by name, and how many were left out."""
+    names = sorted(topics)
+    return {name: topics[name] for name in names[:most]}, max(0, len(names) - most)
+
+
+def _portions(every: Sequence[str] | Sequence[TopicPartition], size: int) -> Iterable[list]:  # type: ignore[type-arg]
+    for first in range(0, len(every), size):
+        yield list(every[first : first + size])

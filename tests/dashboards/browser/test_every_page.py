@@ -1,0 +1,132 @@
+"""Every page, as a browser draws it: narrow and wide, light and dark, by keyboard, no scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from looking import (
+    AXE,
+    broken_words,
+    focused,
+    listening,
+    serious_findings,
+    wider_than_the_page,
+)
+from playwright.sync_api import Browser, Page, ViewportSize, expect
+from prepared_store import Prepared
+from screenshots import addresses
+
+from tallymark_dashboards.frame.registry import PAGES
+from tallymark_dashboards.pages import load_pages
+
+load_pages()
+pytestmark = [pytest.mark.process, pytest.mark.browser, pytest.mark.timeout(300)]
+WIDTHS = (360, 1280, 3840)
+NAMES = [*PAGES, "missing", "unknown path"]
+MOST_TABS = 80
+Site = tuple[str, Prepared]
+
+
+def address(site: Site, name: str) -> str:
+    url, prepared = site
+    known = {**addresses(prepared), "unknown path": "/nothing"}
+    return url + (known.get(name) or PAGES[name].path)
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser) -> Iterator[Page]:
+    """One tab for all pages, so that scripts and styles are loaded once."""
+    context = browser.new_context(color_scheme="light", reduced_motion="reduce")
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_fits_at_every_width_and_asks_nobody_else(tab: Page, site: Site, name: str) -> None:
+    """On a phone the ids of runs broke into six lines; on a wall screen half of it was empty. And
+    a page of an operator without a network must not wait for one."""
+    url = address(site, name)
+    with listening(tab) as heard:
+        tab.set_viewport_size(ViewportSize(width=1280, height=900))
+        answer = tab.goto(url, wait_until="load")
+        assert answer is not None
+        assert answer.status in (200, 404)
+        for width in WIDTHS:
+            tab.set_viewport_size(ViewportSize(width=width, height=900))
+            assert wider_than_the_page(tab) == [], width
+            assert broken_words(tab) == [], width
+        tab.wait_for_timeout(200)
+        assert heard.elsewhere(url) == []
+        expected = "the server responded with a status of 404"
+        assert [one for one in heard.errors if expected not in one] == []
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="there is no axe-core (deploy/ensure-axe)")
+@pytest.mark.parametrize("name", NAMES)
+def test_axe_finds_nothing_serious(tab: Page, site: Site, name: str) -> None:
+    """In the legend ✓ and ≈ could hardly be read; tables that scroll could not be reached by
+    keyboard."""
+    tab.goto(address(site, name), wait_until="load")
+    for width in (360, 1280):
+        tab.set_viewport_size(ViewportSize(width=width, height=900))
+        for theme in ("light", "dark"):
+            tab.emulate_media(color_scheme=theme)
+            assert serious_findings(tab) == [], (width, theme)
+    tab.emulate_media(color_scheme="light")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_can_be_walked_by_keyboard(tab: Page, site: Site, name: str) -> None:
+    """Whatever has the focus is seen to have it; the first stop leads past the navigation."""
+    tab.set_viewport_size(ViewportSize(width=1280, height=900))
+    tab.goto(address(site, name), wait_until="load")
+    if tab.get_by_label("Pages", exact=True).is_visible():  # the wall has none
+        tab.keyboard.press("Tab")
+        first = focused(tab)
+        assert first is not None
+        assert "To the content" in first["what"]
+    for _ in range(MOST_TABS):
+        tab.keyboard.press("Tab")
+        one = focused(tab)
+        if one is None:
+            break
+        assert one["seen"], one["what"]
+
+
+def test_pages_work_without_scripts(browser: Browser, site: Site) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    for name in NAMES:
+        page.goto(address(site, name), wait_until="load")
+        assert page.locator("h1").first.inner_text().strip(), name
+        assert len(page.locator("main").inner_text()) > 20, name
+        for button in page.locator("button:visible").all():
+            inside = button.evaluate("one => Boolean(one.form)")
+            assert inside, f"{name}: {button.inner_text()} does nothing without scripts"
+    page.goto(address(site, "overview"))
+    page.get_by_role("link", name="6h").click()
+    assert "range=6h" in page.url
+    expect(page.locator("nav a[aria-current=true]")).to_have_text("6h")
+    context.close()
+
+
+def test_the_theme_and_the_zone_are_chosen_and_kept(browser: Browser, site: Site) -> None:
+    context = browser.new_context(color_scheme="light", timezone_id="Asia/Kolkata")
+    page = context.new_page()
+    page.goto(address(site, "window"))
+    stamp = page.locator("main time").first
+    before = stamp.inner_text()
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", before)
+    page.get_by_role("button", name="Times: UTC").click()
+    assert stamp.inner_text().startswith(("20", "19"))
+    assert "+05:30" in stamp.inner_text()
+    page.get_by_role("button", name="Theme: auto").click()
+    page.get_by_role("button", name="Theme: light").click()
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.goto(address(site, "overview"))
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
+    expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
+    expect(page.get_by_role("button", name="Times: local")).to_be_visible()
+    context.close()

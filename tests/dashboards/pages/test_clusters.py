@@ -1,0 +1,113 @@
+"""The page of clusters and edges."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+from prepared_clusters import HOSTILE, snapshots, topic
+
+from tallymark.clock import now_ms
+from tallymark.deployment import Deployment
+from tallymark_audit.judge.verdicts import State, Verdict
+from tallymark_audit.store import Store
+from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.schema.tables import copied, progress
+from tallymark_dashboards.app.application import create_app
+from tallymark_dashboards.snapshots.holder import Snapshots
+from tallymark_dashboards.snapshots.registry_shapes import RegistryState
+from tallymark_dashboards.snapshots.shapes import ClusterState, Part
+
+W = 60_000
+EDGE = "dc1-to-aggregate"
+
+
+@pytest.fixture
+def judged(store: Store) -> Store:
+    now = now_ms()
+    window = now - now % W - 20 * W
+    mixed = Verdict(
+        EDGE, "clicks", window, State.MIXED, claimed=1_000, observed=995, missing=5, duplicates=2
+    )
+    fine = Verdict("dc2-to-aggregate", "clicks", window, State.COMPLETE, claimed=70, observed=70)
+    with store.write() as connection:
+        record_verdicts(connection, [mixed, fine], COLLECTOR, now)
+        place = {"topic": "clicks", "partition": 0}
+        connection.execute(
+            progress.insert().values(
+                cluster="dc1", generation=1, next_offset=1_500, high_watermark=1_500, **place
+            )
+        )
+        connection.execute(
+            copied.insert().values(
+                cluster="aggregate", reporter=f"mirror-{EDGE}", target_topic="clicks",
+                topic_id="", through_offset=1_200, records=1_200, at=now, **place,
+            )
+        )  # fmt: skip
+    return store
+
+
+@pytest.fixture
+def shown(deployment: Deployment, judged: Store) -> Iterator[TestClient]:
+    with TestClient(create_app(deployment, judged, snapshots(now_ms()))) as client:
+        yield client
+
+
+def row(page: str, id: str) -> str:
+    return page.partition(f'id="{id}"')[2].partition("</tr>")[0]
+
+
+def test_edges_show_lag_and_completeness_from_the_store(shown: TestClient) -> None:
+    page = shown.get("/clusters").text
+    edge = row(page, f"edge-{EDGE}")
+    assert "99.50 %" in edge
+    assert "5 missing" in edge
+    assert "2 duplicated" in edge
+    assert ">300<" in edge  # not copied yet
+    assert "100.00 %" in row(page, "edge-dc2-to-aggregate")
+    assert "nothing judged" in row(page, "edge-producer-to-dc1")
+    assert "− −" not in page
+    assert 'class="hop bad"' in page
+
+
+def test_partitions_without_a_leader_are_named(shown: TestClient) -> None:
+    page = shown.get("/clusters").text
+    assert "partitions without a leader" in row(page, "cluster-dc1")
+    assert "no leader" in row(page, "bad-dc1-payments-2")
+    assert "under-replicated" in row(page, "bad-dc1-payments-0")
+    assert "controller" in row(page, "broker-dc1-2")
+    assert "✗ 2 without a leader" in page
+
+
+def test_a_cluster_that_is_away_keeps_its_last_state_with_its_age(shown: TestClient) -> None:
+    page = shown.get("/clusters").text
+    assert "dc2: brokers, topics as of" in " ".join(page.split())
+    assert "connection refused" in page
+    assert "away" in row(page, "cluster-dc2")
+    assert ">3<" in row(page, "cluster-dc2")  # brokers, as they were read last
+
+
+def test_the_range_is_that_of_the_page(shown: TestClient) -> None:
+    page = shown.get("/clusters?range=15m").text
+    assert "nothing judged" in row(page, f"edge-{EDGE}")
+
+
+def test_before_the_first_look_nothing_is_known(deployment: Deployment, store: Store) -> None:
+    with TestClient(create_app(deployment, store)) as client:
+        page = client.get("/clusters").text
+    assert "not read yet" in row(page, "cluster-dc1")
+    assert "well" not in row(page, "cluster-dc1")
+    assert "?" in page.partition("<svg")[2].partition("</svg>")[0]
+
+
+def test_ten_thousand_topics_and_names_that_are_meant_to_harm(
+    deployment: Deployment, store: Store
+) -> None:
+    topics = {f"t{n:05}": topic(f"t{n:05}", 1, leaderless=(0,)) for n in range(10_000)}
+    topics[HOSTILE] = topic(HOSTILE, 2, leaderless=(1,))
+    state = ClusterState("dc1", topics=Part(topics, now_ms()))
+    with TestClient(create_app(deployment, store, Snapshots([state], RegistryState()))) as client:
+        page = client.get("/clusters").text
+    assert "10,001" in row(page, "cluster-dc1")
+    assert "<script>alert" not in page
+    assert page.count('id="bad-dc1-') == 100
+    assert len(page) < 150_000

@@ -1,0 +1,54 @@
+"""The background task as a whole: threads, and their end."""
+
+import threading
+import time
+
+from eventually import eventually
+
+from tallymark.deployment import BrokerAddress, Cluster, Deployment, RegistrySettings
+from tallymark.deployment.model import ZooKeeperSettings
+from tallymark.protocol.api import ADVERTISED, ApiKey
+from tallymark.testing import ScriptedBroker
+from tallymark_dashboards.snapshots.holder import Snapshots
+from tallymark_dashboards.snapshots.watch import Watch
+
+
+def test_clusters_are_looked_at_side_by_side_and_no_thread_is_left() -> None:
+    """``far`` is at an address where no broker listens, as are ZooKeeper and the registry: ``near``
+    is known all the same."""
+    before = {one.name for one in threading.enumerate()}
+    served: dict[ApiKey, tuple[int, int]] = {
+        key: span for key, span in ADVERTISED.items() if key is not ApiKey.DESCRIBE_CLUSTER
+    }
+    with ScriptedBroker({"t": 1}, served=served) as broker:
+        port = int(broker.address.rpartition(":")[2])
+        deployment = Deployment(
+            clusters=(
+                Cluster(name="far", brokers=(BrokerAddress(port=1),)),
+                Cluster(name="near", brokers=(BrokerAddress(port=port),)),
+            ),
+            mirrors=(),
+            registry=RegistrySettings(port=1),
+            zookeeper=ZooKeeperSettings(port=1),
+        )
+        snapshots = Snapshots.of(deployment)
+        watch = Watch(deployment, snapshots)
+        watch.start()
+        try:
+            eventually(lambda: all(one.brokers.tried for one in snapshots.clusters))
+            eventually(lambda: bool(snapshots.registry.subjects.tried))
+        finally:
+            begun = time.monotonic()
+            watch.close()
+            took = time.monotonic() - begun
+        watch.close()
+    near, far = snapshots.cluster("near"), snapshots.cluster("far")
+    assert near is not None
+    assert far is not None
+    assert list(near.topics.value) == ["t"]
+    assert far.brokers.at == 0
+    assert "127.0.0.1:1" in far.brokers.error
+    assert "registry" in snapshots.registry.subjects.error
+    assert took < 15
+    left = {one.name for one in threading.enumerate()} - before
+    assert {name for name in left if "snapshot" in name or "dashboards" in name} == set()

@@ -1,0 +1,128 @@
+"""Pictures of every page of a prepared store, in the light and in the dark: ``make screenshots``.
+
+``python tests/support/dashboards/screenshots.py FOLDER [--width 360] [--stopped dc2] [PATH ...]``
+takes other widths, a store whose collector has stopped, and only these pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlencode
+
+from PIL import Image
+from playwright.sync_api import Page, ViewportSize, sync_playwright
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from prepared_clusters import snapshots
+from prepared_store import HOSTILE, Prepared, deployment_in, prepare
+
+from tallymark.net.web.server import WebServer, listen
+from tallymark_audit.store import open_store
+from tallymark_dashboards.app.application import create_app
+
+CHROMIUM: Final = shutil.which("chromium") or "chromium"
+COLOURS: Final = 128
+HIGHEST: Final = 2600
+"""Pixels; what is below is more rows of the same table."""
+THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
+
+
+def main() -> None:
+    """Write FOLDER/<page>-<theme>.png."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("paths", nargs="*")
+    parser.add_argument("--width", type=int, default=1280)
+    parser.add_argument("--stopped", default="")
+    parser.add_argument("--hostile", action="store_true")
+    parser.add_argument("--theme", choices=THEMES, action="append")
+    asked = parser.parse_args()
+    logging.disable()
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    with (
+        served(asked.stopped, hostile=asked.hostile) as (url, prepared),
+        sync_playwright() as p,
+    ):
+        pages = addresses(prepared)
+        chosen = {_name(path): path for path in asked.paths} or pages
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for theme in asked.theme or THEMES:
+            size = ViewportSize(width=asked.width, height=900)
+            page = browser.new_context(viewport=size, color_scheme=theme).new_page()
+            for name, path in chosen.items():
+                address = url + (pages.get(path) or f"/{path.lstrip('/')}")
+                take(page, address, asked.folder / f"{name}-{theme}.png")
+        browser.close()
+
+
+def addresses(prepared: Prepared) -> dict[str, str]:
+    """The address of each page that is registered, on what has happened in the prepared store."""
+    place = {"edge": "dc1-to-aggregate", "topic": "orders"}
+    return {
+        "overview": "/",
+        "incidents": "/incidents",
+        "incident": "/incident?id=1",
+        "topic": f"/topic?{urlencode(place)}",
+        "heatmap": "/heatmap",
+        "window": f"/window?{urlencode({**place, 'window': prepared.repaired})}",
+        "groups": "/groups",
+        "group": "/group?cluster=dc1&group=fraud-detection",
+        "clusters": "/clusters",
+        "schemas": "/schemas",
+        "schema": "/schema?subject=clicks-value",
+        "messages": "/messages",
+        "runs": "/runs",
+        "alerts": "/alerts",
+        "wall": "/wall",
+        "missing": f"/topic?topic={HOSTILE[0]}",
+    }
+
+
+@contextmanager
+def served(
+    stopped: str = "", *, hostile: bool = False, now: int = 0
+) -> Iterator[tuple[str, Prepared]]:
+    """The dashboards of a prepared store and of prepared clusters, and their address. ``now``
+    (ms): as of when they were prepared, if not now."""
+    with tempfile.TemporaryDirectory() as folder:
+        deployment = deployment_in(Path(folder))
+        with open_store(deployment.audit_store) as store:
+            now = now or time.time_ns() // 1_000_000
+            prepared = prepare(store, deployment, now, stopped=stopped, hostile=hostile)
+            app = create_app(deployment, store, snapshots(now))
+            listener = listen("127.0.0.1", 0, "the dashboards", "dashboards.port")
+            server = WebServer(app, listener, "dashboards")
+            try:
+                yield f"http://127.0.0.1:{listener.getsockname()[1]}", prepared
+            finally:
+                app.state.hub.stop()
+                server.close()
+                app.state.renderings.close()
+
+
+def take(page: Page, url: str, path: Path) -> None:
+    """One picture of the whole page, with few colours, so that it is small."""
+    page.goto(url, wait_until="load")
+    page.wait_for_timeout(300)
+    page.screenshot(path=path, full_page=True)
+    picture = Image.open(path).convert("RGB")
+    picture = picture.crop((0, 0, picture.width, min(picture.height, HIGHEST)))
+    picture.quantize(COLOURS).save(path, optimize=True)
+
+
+def _name(path: str) -> str:
+    return path.strip("/").partition("?")[0].replace("/", "-") or "overview"
+
+
+if __name__ == "__main__":
+    main()
