@@ -9,7 +9,6 @@ import pytest
 from tallymark.coordination import (
     ChangeReader,
     ControllerElection,
-    PartitionState,
     TopicAssignment,
     TopicConfigs,
     TopicRegistry,
@@ -22,6 +21,7 @@ from tallymark.coordination.topics.changes import KEPT, change_of
 from tallymark.coordination.topics.registry import encode_topic
 from tallymark.coordination.topics.writer import STEP_PARTITIONS
 from tallymark.errors import KafkaError
+from tallymark.replication.model import PartitionState
 
 pytestmark = pytest.mark.process
 

@@ -32,7 +32,7 @@ from tallymark.coordination.session.watches import Watch
 from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.coordination.topics.changes import ChangeReader
 from tallymark.coordination.topics.configs import TopicConfigs
-from tallymark.coordination.topics.registry import PartitionState, TopicAssignment, TopicRegistry
+from tallymark.coordination.topics.registry import TopicAssignment, TopicRegistry
 from tallymark.coordination.topics.writer import TopicWriter
 
 __all__ = [
@@ -59,7 +59,6 @@ __all__ = [
     "NotAuthorizedError",
     "NotEmptyError",
     "OffsetRegistry",
-    "PartitionState",
     "Position",
     "SessionEvent",
     "SessionLostError",

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tallymark.broker.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from tallymark.broker.metadata.image import MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.requests.create_topic import auto_create
 from tallymark.broker.requests.partition_facts import partition_facts
 from tallymark.broker.requests.registry import Call, register
@@ -42,6 +42,7 @@ from tallymark.protocol.messages import (
     MetadataResponseTopic,
 )
 from tallymark.protocol.schema import ZERO_UUID
+from tallymark.replication.model import NO_LEADER
 
 OPERATIONS_UNKNOWN: Final = -(2**31)
 _FIRST_WITH_NO_TOPICS: Final = 1

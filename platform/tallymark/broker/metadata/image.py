@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
 from uuid import UUID
 
 from tallymark.broker.settings.listeners import Endpoint
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
-
-NO_LEADER: Final = -1
+from tallymark.replication.model import NO_LEADER
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tallymark.broker.metadata.assignment import grow, place
 from tallymark.broker.metadata.image import (
-    NO_LEADER,
     BrokerImage,
     MetadataImage,
     PartitionImage,
@@ -28,7 +27,6 @@ from tallymark.coordination import (
     ChangeReader,
     Controller,
     ControllerElection,
-    PartitionState,
     TopicAssignment,
     TopicConfigs,
     TopicRegistry,
@@ -43,6 +41,7 @@ from tallymark.coordination.session.nodes import Node
 from tallymark.coordination.topics.deleted import DeletedTopics
 from tallymark.coordination.topics.registry import decode_topic
 from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.replication.model import NO_LEADER, PartitionState
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tallymark.broker.metadata.image import NO_LEADER, PartitionImage
+from tallymark.broker.metadata.image import PartitionImage
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES
+from tallymark.replication.model import NO_LEADER
 
 
 class PartitionFacts(NamedTuple):

@@ -7,6 +7,7 @@ The nodes hold what Apache Kafka writes there::
          "adding_replicas":{}, "removing_replicas":{}}
     /brokers/topics/[topic]/partitions/[p]/state
         {"controller_epoch":1, "leader":1, "version":1, "leader_epoch":0, "isr":[1,2]}
+         and of ours, where there are any: "confessed":{"2":[<last epoch>, <end>]}, "unclean":true
 
 A topic without partitions is being created, and does not count yet.
 :mod:`~tallymark.coordination.topics.writer` makes all changes, except requests to delete a topic.
@@ -30,8 +31,8 @@ from tallymark.coordination.session.kazoo_client import WatchCallback
 from tallymark.coordination.session.nodes import ANY_VERSION, Create
 from tallymark.coordination.session.watches import Watch, watch_children
 from tallymark.coordination.session.zookeeper import ZooKeeper
+from tallymark.replication.model import PartitionState, Tail
 
-NO_LEADER = -1
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _REQUESTS: Final = 500
 """Requests to delete in one transaction."""
@@ -46,18 +47,6 @@ class TopicAssignment:
     name: str
     topic_id: uuid.UUID
     assignment: Mapping[int, tuple[int, ...]]
-    version: int = ANY_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """The leader of a partition. ``leader`` is -1 while there is none; ``leader_epoch`` counts the
-    leaders; ``isr`` are the replicas in sync; ``version`` counts changes of the node."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    controller_epoch: int = 0
     version: int = ANY_VERSION
 
 
@@ -182,17 +171,28 @@ def decode_topic(name: str, data: bytes, version: int) -> TopicAssignment:
     return TopicAssignment(name, identity, dict(sorted(assignment.items())), version)
 
 
+_STATE_FIELDS: Final = frozenset(
+    ("controller_epoch", "leader", "version", "leader_epoch", "isr", "confessed", "unclean")
+)
+
+
 def encode_state(state: PartitionState) -> bytes:
-    """The content of a partition's state node."""
-    return documents.dump(
-        {
-            "controller_epoch": state.controller_epoch,
-            "leader": state.leader,
-            "version": 1,
-            "leader_epoch": state.leader_epoch,
-            "isr": list(state.isr),
+    """The content of a partition's state node. Fields that it does not know stay in it."""
+    document: dict[str, object] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    if state.confessed:
+        document["confessed"] = {
+            str(broker): [tail.last_epoch, tail.end]
+            for broker, tail in sorted(state.confessed.items())
         }
-    )
+    if state.unclean:
+        document["unclean"] = True
+    return documents.dump(document | dict(state.others))
 
 
 def decode_state(path: str, data: bytes, version: int) -> PartitionState:
@@ -204,4 +204,18 @@ def decode_state(path: str, data: bytes, version: int) -> PartitionState:
         isr=documents.integers(path, "isr", document.get("isr")),
         controller_epoch=documents.field(path, document, "controller_epoch", int),
         version=version,
+        confessed=_confessed(path, document),
+        unclean=document.get("unclean") is True,
+        others={name: value for name, value in document.items() if name not in _STATE_FIELDS},
     )
+
+
+def _confessed(path: str, document: Mapping[str, object]) -> dict[int, Tail]:
+    found: dict[int, Tail] = {}
+    entries = documents.field(path, {"confessed": {}} | dict(document), "confessed", dict)
+    for broker, tail in entries.items():
+        numbers = documents.integers(path, f"confessed of {broker}", tail)
+        if not broker.isdecimal() or len(numbers) != 2:
+            raise MalformedNodeError(path, f"confessed of {broker!r} is {tail!r}")
+        found[int(broker)] = Tail(*numbers)
+    return found

@@ -35,7 +35,6 @@ from tallymark.coordination.topics import configs
 from tallymark.coordination.topics.changes import change_of
 from tallymark.coordination.topics.deleted import notes_of
 from tallymark.coordination.topics.registry import (
-    PartitionState,
     TopicAssignment,
     TopicRegistry,
     decode_topic,
@@ -43,6 +42,7 @@ from tallymark.coordination.topics.registry import (
     encode_topic,
 )
 from tallymark.errors import CODES, KafkaError
+from tallymark.replication.model import PartitionState
 
 T = TypeVar("T")
 

@@ -1,0 +1,6 @@
+"""Replication, decided: pure functions and state machines over the shapes of ``model``.
+
+What the cluster agreed on is a :class:`~.model.PartitionState` in a node that changes only by
+compare-and-set; what brokers say of themselves is a :class:`~.model.BrokerView`. Nothing here does
+I/O, reads a clock or draws a random number: ``now_ms`` is an argument. Read ``model`` first.
+"""
