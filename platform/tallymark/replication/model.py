@@ -58,11 +58,12 @@ class PartitionState:
     ``leader`` is -1 while there is none. ``leader_epoch`` rises with every change of the leader;
     ``version`` is the node's, which counts every change and is what a compare-and-set names.
     ``isr`` never is smaller than min(min.insync.replicas, replicas) by a decision of leader or
-    controller: who is dead stays in it, and the high watermark waits. ``confessed`` are members of
-    the ISR that came back with a log of which a tail may be missing (power failure), with what they
-    have; they may not vote. ``unclean`` is true while the leader was elected among such, until an
-    operator has seen it. ``others`` are fields of the node that this version does not know; they
-    are written back as they were read.
+    controller: who is dead stays in it, and the high watermark waits. ``confessed`` are brokers
+    that left the ISR themselves, because they came back with a log of which a tail may be missing
+    (power failure), with what they have; they may not vote until they are in the ISR again.
+    ``unclean`` is true while the leader was elected among such, until an operator has seen it.
+    ``others`` are fields of the node that this version does not know; they are written back as they
+    were read.
     """
 
     leader: int
@@ -122,12 +123,15 @@ class Picture:
 class ChangeState:
     """A wish: write ``state`` if the node's version still is ``expected`` (for the controller also
     only under the guard of its epoch). ``why`` is for logs, metrics and the audit: a clause in
-    plain words, as "broker 2 does not answer"."""
+    plain words, as "broker 2 does not answer". ``joining`` has the brokers that enter the ISR, with
+    the broker epoch in which each was seen to be in sync: the write must fail unless those still
+    are the current ones (KIP-903)."""
 
     partition: TopicPartition
     expected: int
     state: PartitionState
     why: str
+    joining: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 @dataclass(frozen=True, slots=True)
