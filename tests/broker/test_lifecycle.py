@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from eventually import eventually
 
+from tallymark.broker.ports import Ports
 from tallymark.broker.server import Broker
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import CODES, KafkaError, UserError
@@ -357,7 +358,7 @@ def test_a_full_disk_is_an_error_in_the_answer(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         settings = BrokerSettings(log_dirs=(Path("/data"),), port=0, enable_zookeeper=False)
-        broker = Broker(settings, files=files)
+        broker = Broker(settings, Ports(files=files))
         await broker.start()
         try:
             await asyncio.to_thread(client, str(broker.address))

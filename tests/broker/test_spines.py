@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from tallymark.broker.ports import Ports
 from tallymark.broker.server import Broker
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.net.client.connect import connect
@@ -69,7 +70,7 @@ def stacks(last: str) -> Iterator[Stacks]:
 async def crossed(tmp_path: Path, last: str, request: m.ProduceRequest | m.FetchRequest) -> Stacks:
     """Send one request to a broker on this loop, after a topic with a record was made."""
     settings = BrokerSettings(log_dirs=(tmp_path,), port=0, enable_zookeeper=False)
-    broker = Broker(settings, now_ms=lambda: NOW)
+    broker = Broker(settings, Ports(now_ms=lambda: NOW))
     await broker.start()
     stream = await connect(*broker.address, client_id="spine")
     try:

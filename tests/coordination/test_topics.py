@@ -270,6 +270,6 @@ def test_many_nodes_come_in_one_request_in_order(zookeeper: ZooKeeper) -> None:
     expected = [(b"%d" % n if n else b"") if n % 2 == 0 else None for n in range(count)]
     together = zookeeper.read_many(places)
     assert [node.data if node else None for node in together] == expected
-    assert not zookeeper._kazoo._no_multi_read
-    zookeeper._kazoo._no_multi_read = True
+    assert not zookeeper._client._no_multi_read
+    zookeeper._client._no_multi_read = True
     assert zookeeper.read_many(places) == together

@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -32,7 +30,7 @@ from tallymark.broker.metadata.zookeeper_cluster import ZooKeeperCluster
 from tallymark.broker.metrics.counters import BrokerMetrics
 from tallymark.broker.monitoring.endpoint import MetricsEndpoint
 from tallymark.broker.partitions.table import Partitions
-from tallymark.broker.security.file_store import FileSecurityStore
+from tallymark.broker.ports import Ports
 from tallymark.broker.security.live import Security
 from tallymark.broker.security.sasl_logins import Logins
 from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
@@ -42,10 +40,9 @@ from tallymark.broker.settings.text import log_effective
 from tallymark.broker.settings.topic_configs import log_config
 from tallymark.broker.state import BrokerState
 from tallymark.broker.trail.trail import Trail, trail_file
-from tallymark.clock import now_ms
 from tallymark.coordination import Access, ZooKeeper
 from tallymark.errors import ConnectError, TallymarkError, UserError
-from tallymark.log import Files, LogManager, OsFiles
+from tallymark.log import LogManager, OsFiles
 from tallymark.net.addresses import Address
 from tallymark.trail import TrailFile
 
@@ -58,29 +55,20 @@ _PREPARERS = 2
 to log-ins and fetches, which have threads of their own."""
 
 
-def wall_clock_ms() -> int:
-    """The current time, ms UTC."""
-    return now_ms()
-
-
 class Broker:
     """One broker on the running event loop. It must not be started twice.
 
     ``failed`` is done, with the error, when the broker cannot continue (another broker has taken
-    its id).
+    its id). ``ports``: what it takes from the machine.
     """
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        *,
-        files: Files | None = None,
-        now_ms: Callable[[], int] = wall_clock_ms,
-    ) -> None:
+    def __init__(self, settings: BrokerSettings, ports: Ports | None = None) -> None:
         self.settings = settings
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._files = files or OsFiles()
-        self._now_ms = now_ms
+        self._ports = ports or Ports()
+        self._files = self._ports.files
+        self._now_ms = self._ports.now_ms
+        self._loop = asyncio.get_running_loop()
         self._folders = [str(path.absolute()) for path in settings.log_dirs]
         self._manager: LogManager | None = None
         self._listeners: Listeners | None = None
@@ -160,7 +148,7 @@ class Broker:
         await security.start()
         dynamic = Dynamic.of(security.records.brokers, settings.node_id)
         static, settings = settings, dynamic.on(settings)
-        logins = Logins(settings, security)
+        logins = Logins(settings, security, self._now_s, self._ports.threads)
         tasks.push_async_callback(logins.stop)
         await logins.start()
         state = self.state = BrokerState(
@@ -179,9 +167,11 @@ class Broker:
         state.metrics.connections = listeners.quota
         await listeners.start()
         counts = state.metrics.upkeep
-        housekeeper = Housekeeper(partitions, manager, settings, self._now_ms, counts)
+        housekeeper = Housekeeper(
+            partitions, manager, settings, self._now_ms, counts, self._ports.threads
+        )
         tasks.push_async_callback(housekeeper.stop)
-        preparers = ThreadPoolExecutor(_PREPARERS, "tallymark-prepare")
+        preparers = self._ports.threads(_PREPARERS, "tallymark-prepare")
         tasks.push_async_callback(self._stop_appends, partitions, preparers)
         leadership = Leadership(
             settings,
@@ -193,6 +183,7 @@ class Broker:
             housekeeper.want_flush,
             state.metrics.topic,
             preparers,
+            self._ports.threads,
         )
         tasks.push_async_callback(leadership.stop)
         me = BrokerImage(settings.node_id, listeners.endpoints, settings.broker_rack)
@@ -201,7 +192,14 @@ class Broker:
         housekeeper.start()
         logs = [each for key in manager if (each := manager.get(*key)) is not None]
         cleaner = self.cleaner = Cleaner(
-            partitions, logs, settings, self._files, self._now_ms, counts
+            partitions,
+            logs,
+            settings,
+            self._files,
+            self._now_ms,
+            counts,
+            self._ports.compaction(self._files),
+            self._ports.threads,
         )
         tasks.push_async_callback(cleaner.stop)
         cleaner.start()
@@ -228,14 +226,21 @@ class Broker:
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             connect_timeout_ms=settings.zookeeper_connection_timeout_ms,
             access=_access(settings),
+            client=self._ports.zookeeper,
         )
         return ZooKeeperCluster(
-            zookeeper, settings.node_id, self._files, self._folders[0], self._now_ms, self._fail
+            zookeeper,
+            settings.node_id,
+            self._files,
+            self._folders[0],
+            self._now_ms,
+            self._fail,
+            self._ports.threads,
         )
 
     def _open_logs(self, cluster_id: str) -> LogManager:
         """Lock the folders, open and recover the logs; runs in a thread."""
-        began = time.monotonic()
+        began = self._loop.time()
         manager = LogManager.open(
             self._files,
             self._folders,
@@ -259,7 +264,7 @@ class Broker:
         log.info(
             "logs opened count=%d seconds=%.2f folders=%s",
             len(manager),
-            time.monotonic() - began,
+            self._loop.time() - began,
             os.pathsep.join(self._folders),
         )
         return manager
@@ -277,11 +282,14 @@ class Broker:
 
     def _make_security(self) -> Security:
         store = (
-            FileSecurityStore(self.settings.log_dirs[0].absolute())
+            self._ports.security_store(self.settings.log_dirs[0].absolute())
             if self._zookeeper is None
             else ZooKeeperSecurityStore(self._zookeeper)
         )
         return Security(self.settings, store)
+
+    def _now_s(self) -> float:
+        return self._now_ms() / 1000
 
     def _fail(self, error: TallymarkError) -> None:
         if not self.failed.done():
@@ -311,7 +319,7 @@ class Broker:
             self.failed.exception()  # marks it as seen
         self.failed.cancel()
 
-    async def _stop_appends(self, partitions: Partitions, preparers: ThreadPoolExecutor) -> None:
+    async def _stop_appends(self, partitions: Partitions, preparers: Executor) -> None:
         """Refuse batches that are being prepared: they must not reach a log that is being
         closed."""
         for each in partitions:

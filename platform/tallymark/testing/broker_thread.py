@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tallymark.broker.ports import Ports
 from tallymark.broker.server import Broker
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.log import Files
@@ -35,7 +36,7 @@ class BrokerThread:
             "enable_zookeeper": False,
         }
         self.settings = BrokerSettings(**(fixed | settings))
-        self._files = files
+        self._ports = Ports(files=files) if files is not None else Ports()
         self.broker: Broker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -89,7 +90,7 @@ class BrokerThread:
         self.stop()
 
     async def _start(self) -> None:
-        broker = Broker(self.settings, files=self._files)
+        broker = Broker(self.settings, self._ports)
         await broker.start()
         self.broker = broker
         # A restart takes the same port, or clients would look for it in vain.

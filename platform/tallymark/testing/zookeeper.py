@@ -71,7 +71,7 @@ def _close_session(zookeeper: ZooKeeper) -> None:
                | password: length i32, 16 bytes | read only u8
     length i32 | xid i32 | type i32 (-11, close)
     """
-    session, password = zookeeper._kazoo.credentials()  # pyright: ignore[reportPrivateUsage]
+    session, password = zookeeper._client.credentials()  # pyright: ignore[reportPrivateUsage]
     connect = struct.pack(">iqiqi16s?", 0, 0, 30_000, session, len(password), password, False)
     close = struct.pack(">ii", 1, -11)
     frames = (struct.pack(">i", len(frame)) + frame for frame in (connect, close))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from uuid import UUID
 
 from tallymark.broker.groups.shards import GroupShards
@@ -45,13 +44,14 @@ class Leadership:
         flush_wanted: Callable[[Partition], None],
         traffic_of: Callable[[str], TopicTraffic] = lambda _: TopicTraffic(),
         preparers: Executor | None = None,
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self._node_id = settings.node_id
         self._cluster = cluster
         self._manager = manager
         self._partitions = partitions
         self._group_shards = group_shards
-        self._opener = LogOpener(settings, manager, now_ms)
+        self._opener = LogOpener(settings, manager, now_ms, threads)
         self._flush_wanted = flush_wanted
         self._traffic_of = traffic_of
         self._preparers = preparers
@@ -139,7 +139,7 @@ class Leadership:
         wanted = list({(each.topic.name, each.index): each for each in wanted}.values())
         if not wanted:
             return
-        began = time.monotonic()
+        began = asyncio.get_running_loop().time()
         opened, failed = await asyncio.to_thread(self._opener.open, wanted)
         epochs = await self._cluster.lead([each.claim for each in opened])
         led: list[tuple[Opened, int]] = []
@@ -165,7 +165,7 @@ class Leadership:
             "partitions opened count=%d offline=%d seconds=%.2f",
             len(led),
             len(failed),
-            time.monotonic() - began,
+            asyncio.get_running_loop().time() - began,
         )
 
     def _lead(self, opened: Opened, epoch: int) -> None:

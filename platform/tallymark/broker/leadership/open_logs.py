@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,12 +56,17 @@ class LogOpener:
     """Opens, configures, starts epochs and deletes. One call at a time."""
 
     def __init__(
-        self, settings: BrokerSettings, manager: LogManager, now_ms: Callable[[], int]
+        self,
+        settings: BrokerSettings,
+        manager: LogManager,
+        now_ms: Callable[[], int],
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self.settings = settings
         """The current settings."""
         self._manager = manager
         self._now_ms = now_ms
+        self._threads = threads
 
     def open(self, wanted: Sequence[PartitionToOpen]) -> tuple[list[Opened], list[Failed]]:
         """The logs of the partitions; creates those that do not exist."""
@@ -85,7 +90,7 @@ class LogOpener:
         outcomes = [_start_epoch(each) for each in rest]
         if len(new) <= 1:
             return outcomes + [_start_epoch(each) for each in new]
-        with ThreadPoolExecutor(min(_FLUSHERS, len(new)), "tallymark-epochs") as pool:
+        with self._threads(min(_FLUSHERS, len(new)), "tallymark-epochs") as pool:
             return outcomes + list(pool.map(_start_epoch, new))
 
     def config_of(self, topic: TopicImage) -> LogConfig:

@@ -12,9 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -22,8 +21,8 @@ from weakref import WeakKeyDictionary
 from tallymark.broker.maintenance.cleaner_offsets import CleanPoints
 from tallymark.broker.maintenance.cleaner_process import (
     CompactionFailedError,
-    ProcessWorker,
     Step,
+    Worker,
     worker_for,
 )
 from tallymark.broker.maintenance.cleaner_turns import Run, Turns
@@ -64,6 +63,8 @@ class Cleaner:
         files: Files,
         now_ms: Callable[[], int],
         counts: UpkeepMetrics | None = None,
+        worker: Worker | None = None,
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self._partitions = partitions
         self.settings = settings
@@ -71,8 +72,9 @@ class Cleaner:
         self._now_ms = now_ms
         self._counts = counts or UpkeepMetrics()
         self._points = CleanPoints(files, logs)
-        self._worker = worker_for(files)
-        self._thread = ThreadPoolExecutor(1, "tallymark-cleaner")
+        self._worker = worker or worker_for(files)
+        self._thread = threads(1, "tallymark-cleaner")
+        self._loop = asyncio.get_running_loop()
         self._turns = Turns()
         self._look_at = 0.0
         self._not_before: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
@@ -92,17 +94,16 @@ class Cleaner:
             self._worker.kill()
             await asyncio.gather(self._task, return_exceptions=True)
         await asyncio.to_thread(self._thread.shutdown)
-        if isinstance(self._worker, ProcessWorker):
-            self._worker.close()
+        self._worker.close()
 
     async def _run(self) -> None:
         while True:
-            if self._turns.has_room and time.monotonic() >= self._look_at:
+            if self._turns.has_room and self._loop.time() >= self._look_at:
                 await self._look()
             if len(self._turns):
                 await self._turn(self._turns.next())
             else:
-                await asyncio.sleep(max(self._look_at - time.monotonic(), 0))
+                await asyncio.sleep(max(self._look_at - self._loop.time(), 0))
 
     async def _look(self) -> None:
         """Begin to compact the filthiest log of all topics without a running compaction."""
@@ -111,7 +112,7 @@ class Cleaner:
         others = [each for each in logs if key_of(each.name).topic not in busy]
         filthiest = await self._in_thread(partial(self._filthiest, others))
         if filthiest is None:
-            self._look_at = time.monotonic() + self.settings.log_cleaner_backoff_ms / 1000
+            self._look_at = self._loop.time() + self.settings.log_cleaner_backoff_ms / 1000
         else:
             memory = self.settings.log_cleaner_dedupe_buffer_size
             self._turns.begin(*filthiest, memory)
@@ -135,11 +136,11 @@ class Cleaner:
     async def _turn(self, run: Run) -> None:
         """One turn of a compaction, and the end of the compaction with its last one."""
         target = run.log
-        began = time.monotonic()
+        began = self._loop.time()
         ended = True
         try:
             step = await self._step(run)
-            run.seconds += time.monotonic() - began
+            run.seconds += self._loop.time() - began
             ended = isinstance(step, Summary) or not await self._goes_on(run, step)
             if isinstance(step, Summary):
                 await self._finish(run, step)
@@ -209,7 +210,7 @@ class Cleaner:
         log.error("compaction failed partition=%s, %s: %s", target.name, later, why)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await self._loop.run_in_executor(self._thread, work)
 
 
 def _log_compacted(target: Log, dirt: Dirt, done: Summary, seconds: float) -> None:

@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
@@ -48,6 +50,10 @@ class Worker(Protocol):
         """Stop for ever: a running step ends as soon as it can. Safe from any thread."""
         ...
 
+    def close(self) -> None:
+        """:meth:`kill` and clean up; no step may be under way."""
+        ...
+
 
 def worker_for(files: Files) -> Worker:
     """The worker for this kind of disk."""
@@ -55,10 +61,10 @@ def worker_for(files: Files) -> Worker:
 
 
 class ThreadWorker:
-    """Works in the calling thread."""
+    """Works in the calling thread; ``clock``: seconds, by which turns are measured."""
 
-    def __init__(self, files: Files) -> None:
-        self._steps = Steps(files)
+    def __init__(self, files: Files, clock: Callable[[], float] = time.monotonic) -> None:
+        self._steps = Steps(files, clock=clock)
 
     def begin(self, task: CompactionTask) -> Step:
         return _step(self._steps.answer({"do": "begin", "task": task.to_json()}))
@@ -71,6 +77,9 @@ class ThreadWorker:
 
     def kill(self) -> None:
         """Does nothing: a step ends by itself."""
+
+    def close(self) -> None:
+        """Does nothing."""
 
 
 class ProcessWorker:
@@ -103,7 +112,6 @@ class ProcessWorker:
                 self._child.kill()
 
     def close(self) -> None:
-        """Kill and clean up; no step may be under way."""
         self.kill()
         self._reap()
 

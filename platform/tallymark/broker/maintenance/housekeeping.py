@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
@@ -37,6 +36,7 @@ class Housekeeper:
         settings: BrokerSettings,
         now_ms: Callable[[], int],
         counts: UpkeepMetrics | None = None,
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self._partitions = partitions
         self._manager = manager
@@ -45,8 +45,8 @@ class Housekeeper:
         self._counts = counts or UpkeepMetrics()
         self._wanted: dict[Partition, None] = {}
         self._flush_wanted = asyncio.Event()
-        self._flushing = ThreadPoolExecutor(_FLUSHES, "tallymark-flush")
-        self._upkeep = ThreadPoolExecutor(1, "tallymark-upkeep")
+        self._flushing = threads(_FLUSHES, "tallymark-flush")
+        self._upkeep = threads(1, "tallymark-upkeep")
         self._logged: set[str] = set()
         self._failures = LogRate()
         self._tasks: list[asyncio.Task[None]] = []
@@ -105,13 +105,14 @@ class Housekeeper:
         job = partition.log.begin_flush()
         if job is None:
             return
-        began = time.perf_counter()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
-            await asyncio.get_running_loop().run_in_executor(self._flushing, job.run)
+            await loop.run_in_executor(self._flushing, job.run)
         finally:
             partition.log.finish_flush(job)
         self._counts.flushes += 1
-        self._counts.flush_seconds += time.perf_counter() - began
+        self._counts.flush_seconds += loop.time() - began
         partition.flushed()
 
     def _log_failure(self, what: str, partition: Partition, error: KafkaError) -> None:

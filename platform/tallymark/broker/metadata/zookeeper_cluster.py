@@ -20,7 +20,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
@@ -68,13 +68,14 @@ class ZooKeeperCluster:
         folder: str,
         now_ms: Callable[[], int],
         on_failure: Callable[[TallymarkError], None],
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self._zookeeper = zookeeper
         self._view = ZooKeeperView(zookeeper, node_id, now_ms)
         self._registration = Registration(zookeeper, node_id, files, folder, now_ms)
         self._node_id = node_id
         self._on_failure = on_failure
-        self._thread = ThreadPoolExecutor(1, "tallymark-zookeeper")
+        self._thread = threads(1, "tallymark-zookeeper")
         self._loop = asyncio.get_running_loop()
         self._refreshing = asyncio.Lock()
         self._dirty = asyncio.Event()

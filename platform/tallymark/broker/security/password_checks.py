@@ -20,7 +20,7 @@ import hmac
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from tallymark.broker.security.login_queue import LoginQueue, Purse
@@ -46,10 +46,14 @@ class _Waiting(NamedTuple):
 class PasswordChecks:
     """Belongs to the event loop it is made on. ``users()`` returns the current users."""
 
-    def __init__(self, users: Callable[[], Users]) -> None:
+    def __init__(
+        self,
+        users: Callable[[], Users],
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
+    ) -> None:
         self._users = users
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(THREADS, "tallymark-logins")
+        self._threads = threads(THREADS, "tallymark-logins")
         self._idle = THREADS
         self._queue: LoginQueue[_Waiting] = LoginQueue()
         self._purse = Purse(WRONG_PER_SECOND, WRONG_PER_SECOND / 2, self._loop.time())

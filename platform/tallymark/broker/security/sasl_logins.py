@@ -8,6 +8,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from tallymark.broker.security.live import Security
@@ -43,12 +44,13 @@ class Logins:
         settings: BrokerSettings,
         security: Security,
         now: Callable[[], float] = time.time,
+        threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self.mechanisms = split(settings.sasl_enabled_mechanisms)
         self.counts: Counter[str] = Counter()
         """How many log-ins ``succeeded`` and ``failed``, and how often a client logged in
         ``again``."""
-        self.passwords = PasswordChecks(lambda: security.users)
+        self.passwords = PasswordChecks(lambda: security.users, threads)
         self._delay = settings.connection_failed_authentication_delay_ms / 1000
         self._frame_bytes = settings.socket_request_max_bytes
         self._max_session = settings.connections_max_reauth_ms / 1000

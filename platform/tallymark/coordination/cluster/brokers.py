@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 from tallymark.coordination import paths
 from tallymark.coordination.malformed_nodes import MalformedNodes
 from tallymark.coordination.session import documents
+from tallymark.coordination.session.client import WatchCallback
 from tallymark.coordination.session.ephemeral import EphemeralNode
 from tallymark.coordination.session.errors import MalformedNodeError, NodeInUseError
-from tallymark.coordination.session.kazoo_client import WatchCallback
 from tallymark.coordination.session.watches import Watch, watch_children
 from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.errors import TallymarkError, UserError

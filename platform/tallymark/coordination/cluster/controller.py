@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from tallymark.coordination import paths
 from tallymark.coordination.session import documents
+from tallymark.coordination.session.client import WatchCallback
 from tallymark.coordination.session.errors import (
     BadVersionError,
     MalformedNodeError,
     NodeExistsError,
 )
-from tallymark.coordination.session.kazoo_client import WatchCallback
 from tallymark.coordination.session.nodes import Check, Create, Node, SetData
 from tallymark.coordination.session.watches import Watch, watch_node
 from tallymark.coordination.session.zookeeper import ZooKeeper

@@ -16,9 +16,9 @@ from tallymark.coordination import paths
 from tallymark.coordination.consumers import subscriptions
 from tallymark.coordination.consumers.offsets import chunks
 from tallymark.coordination.consumers.subscriptions import Subscription
+from tallymark.coordination.session.client import WatchCallback
 from tallymark.coordination.session.ephemeral import EphemeralNode
 from tallymark.coordination.session.errors import BadVersionError, NodeExistsError, NoNodeError
-from tallymark.coordination.session.kazoo_client import WatchCallback
 from tallymark.coordination.session.nodes import ANY_VERSION, Check, Create, Delete
 from tallymark.coordination.session.watches import Watch, watch_children
 from tallymark.coordination.session.zookeeper import ZooKeeper

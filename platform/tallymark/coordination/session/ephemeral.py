@@ -9,8 +9,6 @@ until it expires. The node of another live owner is an error.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -39,8 +37,8 @@ class EphemeralNode:
         self._data = data
         self._is_ours = is_ours
         self._session = 0
-        self._lock = threading.Lock()
-        self._released = threading.Event()
+        self._lock = zookeeper.waiting.lock()
+        self._released = zookeeper.waiting.signal()
         self._unlisten: Callable[[], None] = lambda: None
         self._on_failure: Callable[[TallymarkError], None] = lambda error: None
 
@@ -83,7 +81,7 @@ class EphemeralNode:
     def _establish(self) -> None:
         # The dead session lasts up to its own timeout, rounded up to the server's tick.
         patience = self._zookeeper.session_timeout_ms / 1000 * 1.5 + 1.0
-        deadline = time.monotonic() + patience
+        deadline = self._zookeeper.waiting.monotonic() + patience
         reported = False
         while not self._released.is_set():
             session = self._zookeeper.session
@@ -98,7 +96,7 @@ class EphemeralNode:
             if session and node.session == session:
                 self._adopt(node.data, session)
                 return
-            if not self._is_ours(node.data) or time.monotonic() > deadline:
+            if not self._is_ours(node.data) or self._zookeeper.waiting.monotonic() > deadline:
                 raise NodeInUseError(self.path, node.data)
             if not reported:
                 reported = True

@@ -21,6 +21,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import Callback, ZnodeStat
 
 from tallymark.coordination.session.access import Access
+from tallymark.coordination.session.client import Threads, Waiting, WatchCallback
 from tallymark.coordination.session.errors import (
     BadVersionError,
     CoordinationError,
@@ -38,9 +39,7 @@ LOG: Final = logging.getLogger("tallymark.coordination.kazoo")
 if LOG.level == logging.NOTSET:
     # kazoo warns at every attempt to connect; zookeeper.py logs what matters once.
     LOG.setLevel(logging.ERROR)
-WatchCallback = Callable[[], None]
-"""Called once on the watch thread: what was read may have changed, or the connection dropped."""
-
+DEFAULT_PORT: Final = 2181
 _READ_TOGETHER: Final = 500
 """Nodes to read in one request."""
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
@@ -64,9 +63,7 @@ class _Watcher:
 
 
 class KazooPort:
-    """Typed commands on absolute paths. Every one may raise ConnectError (no response within
-    ``timeout`` seconds: it is not known whether it was done), SessionLostError and
-    CoordinationError."""
+    """The :class:`~tallymark.coordination.session.client.Client` on the network."""
 
     def __init__(
         self,
@@ -75,7 +72,9 @@ class KazooPort:
         listener: Callable[[str], None],
         access: Access | None = None,
     ) -> None:
+        self.waiting: Waiting = Threads()
         self._hosts = hosts
+        self._connect_seconds = 0.0
         self._access = access or Access()
         self._no_multi_read = False
         self._mute_seconds = session_seconds * 2 / 3
@@ -89,15 +88,28 @@ class KazooPort:
         self._client.add_listener(listener)
 
     def start(self, timeout: float) -> bool:
-        """Open a session; False when that took too long (then everything is stopped again)."""
+        self._connect_seconds = timeout
         try:
             self._client.start(timeout=timeout)
         except KazooTimeoutError:
             return False
         return True
 
+    def unreachable(self) -> ConnectError:
+        for part in self._hosts.split(","):
+            host, colon, port = part.rpartition(":")
+            name, number = (host, int(port)) if colon else (part, DEFAULT_PORT)
+            try:
+                socket.create_connection((name.strip("[]"), number), timeout=1.0).close()
+            except socket.gaierror as error:
+                return ConnectError(part, "resolve", str(error.strerror))
+            except OSError as error:
+                reason = f"ZooKeeper is not there: {error.strerror or error}"
+                return ConnectError(part, "connect", reason)
+        reason = f"connected, but no session within {self._connect_seconds:g} s"
+        return ConnectError(self._hosts, "api", reason)
+
     def stop(self) -> None:
-        """End the session, and with it its ephemeral nodes. Not from a kazoo thread."""
         self._client.stop()
         self._client.close()
 
@@ -107,16 +119,13 @@ class KazooPort:
         return not self._client._connection.connection_stopped.is_set()
 
     def session(self) -> int:
-        """The id of the open session, 0 while there is no connection."""
         identity = self._client.client_id
         return int(identity[0] or 0) if identity else 0
 
     def credentials(self) -> tuple[int, bytes]:
-        """Session id and password. Any process that has them may continue the session."""
         return self._client._session_id or 0, bytes(self._client._session_passwd)
 
     def dispatch(self, function: Callable[[], None]) -> None:
-        """Run a function on the watch thread, after the callbacks that wait there."""
         self._client.handler.dispatch_callback(Callback("watch", function, ()))
 
     def create(self, path: str, data: bytes, ephemeral: bool, timeout: float) -> None:
@@ -147,8 +156,6 @@ class KazooPort:
     def read_many(
         self, paths: Sequence[str], watch: WatchCallback | None, timeout: float
     ) -> list[Node | None]:
-        """Many nodes with the requests in flight together; None, and no watch, where there is no
-        node."""
         if watch is None and len(paths) > 1 and not self._no_multi_read:
             try:
                 return self._read_together(paths, timeout)
@@ -177,7 +184,6 @@ class KazooPort:
         return nodes
 
     def unrestricted(self, paths: Sequence[str], timeout: float) -> list[str]:
-        """The nodes among these that allow everyone more than they should."""
         results = [(path, self._client.get_acls_async(path)) for path in paths]
         found: list[str] = []
         for path, result in results:
@@ -188,8 +194,7 @@ class KazooPort:
         return found
 
     def restrict(self, paths: Sequence[str], timeout: float) -> int:
-        """Give these nodes the access-control list of new ones. Returns how many got it. The others
-        are gone, or were restricted by another process."""
+        """Those that get none are gone, or were restricted by another process."""
         results = [
             (path, self._client.set_acls_async(path, self._access.acl_of(path))) for path in paths
         ]
@@ -201,7 +206,6 @@ class KazooPort:
         return done
 
     def commit(self, steps: Sequence[Step], timeout: float) -> None:
-        """All steps or none; raises the error of the step that failed."""
         transaction = self._client.transaction()
         for step in steps:
             _add(transaction, step, self._access)

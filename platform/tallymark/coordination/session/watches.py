@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from tallymark.coordination.session.client import WatchCallback
 from tallymark.coordination.session.errors import SessionLostError
-from tallymark.coordination.session.kazoo_client import WatchCallback
 from tallymark.coordination.session.states import SessionEvent, SessionState
 from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.errors import ClosedError, ConnectError

@@ -4,20 +4,19 @@
 from __future__ import annotations
 
 import logging
-import socket
-import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 from tallymark.closing import ClosedByWith
 from tallymark.coordination.session.access import Access
+from tallymark.coordination.session.client import OpenClient, WatchCallback
 from tallymark.coordination.session.errors import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     SessionLostError,
 )
-from tallymark.coordination.session.kazoo_client import KazooPort, WatchCallback
+from tallymark.coordination.session.kazoo_client import KazooPort
 from tallymark.coordination.session.nodes import (
     ANY_VERSION,
     Check,
@@ -36,7 +35,6 @@ from tallymark.coordination.session.states import (
 from tallymark.errors import ClosedError, ConnectError, UserError
 
 LOG: Final = logging.getLogger("tallymark.coordination")
-DEFAULT_PORT: Final = 2181
 
 
 _TEXTS: Final = {
@@ -50,9 +48,10 @@ class ZooKeeper(ClosedByWith):
 
     ``connect`` may hold the chroot itself (``host:port/chroot``). ``command_timeout_ms`` bounds
     every command, a wait for the connection included. ``access`` are the credentials, default:
-    those of the environment, if any. Errors of commands: ConnectError (no response in time; it is
-    not known whether it was done), SessionLostError, ClosedError, and those of
-    :mod:`tallymark.coordination.session.errors`. Paths are below the chroot.
+    those of the environment, if any; ``client`` makes what talks to the servers.
+    Errors of commands: ConnectError (no response in time; it is not known whether it was done),
+    SessionLostError, ClosedError, and those of :mod:`tallymark.coordination.session.errors`. Paths
+    are below the chroot.
     """
 
     def __init__(
@@ -64,6 +63,7 @@ class ZooKeeper(ClosedByWith):
         connect_timeout_ms: int = 15_000,
         command_timeout_ms: int = 10_000,
         access: Access | None = None,
+        client: OpenClient = KazooPort,
     ) -> None:
         self.connect, inner = parse_connect(connect)
         self.chroot = (inner + "/" + chroot.strip("/")).rstrip("/") if chroot else inner
@@ -71,15 +71,15 @@ class ZooKeeper(ClosedByWith):
         self._connect_timeout = connect_timeout_ms / 1000
         self._timeout = command_timeout_ms / 1000
         self._listeners: list[SessionListener] = []
-        self._lock = threading.Lock()
         self._state = SessionState.LOST
-        self._connected = threading.Event()
         self._started = False
         self._closed = False
         self._access = access or Access.from_environment()
-        self._kazoo = KazooPort(
-            self.connect, session_timeout_ms / 1000, self._on_state, self._access
-        )
+        self._client = client(self.connect, session_timeout_ms / 1000, self._on_state, self._access)
+        self.waiting = self._client.waiting
+        """How threads that use this session wait."""
+        self._lock = self.waiting.lock()
+        self._connected = self.waiting.signal()
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -88,9 +88,9 @@ class ZooKeeper(ClosedByWith):
         missing chroot is a UserError. ConnectError after ``connect_timeout_ms``."""
         if self._closed:
             raise ClosedError("this ZooKeeper session was closed")
-        if not self._kazoo.start(self._connect_timeout):
+        if not self._client.start(self._connect_timeout):
             self._closed = True
-            raise self._unreachable()
+            raise self._client.unreachable()
         self._started = True
         try:
             self._settle_root(create_root)
@@ -107,7 +107,7 @@ class ZooKeeper(ClosedByWith):
             self._closed = True
         self._connected.set()  # wake threads that wait for a connection: there will be none
         if self._started:
-            self._kazoo.stop()
+            self._client.stop()
 
     def __enter__(self) -> Self:
         return self if self._started else self.start()
@@ -122,11 +122,11 @@ class ZooKeeper(ClosedByWith):
     @property
     def session(self) -> int:
         """The id of the open session; 0 while not CONNECTED."""
-        return self._kazoo.session() if self._state is SessionState.CONNECTED else 0
+        return self._client.session() if self._state is SessionState.CONNECTED else 0
 
     def check(self) -> None:
         """SessionLostError when the session will never come back: its thread has died."""
-        if self._started and not self._closed and not self._kazoo.is_alive():
+        if self._started and not self._closed and not self._client.is_alive():
             raise SessionLostError(f"the connection to ZooKeeper {self.connect} was given up")
 
     def listen(self, listener: SessionListener) -> Callable[[], None]:
@@ -145,13 +145,13 @@ class ZooKeeper(ClosedByWith):
     def dispatch(self, function: Callable[[], None]) -> None:
         """Run a function on the watch thread, where it may block and send commands."""
         if not self._closed:
-            self._kazoo.dispatch(function)
+            self._client.dispatch(function)
 
     def _on_state(self, name: str) -> None:
         state = SessionState(name)
         event = SessionEvent(state)
         if state is SessionState.CONNECTED:
-            event = SessionEvent(state, self._kazoo.session())
+            event = SessionEvent(state, self._client.session())
             self._connected.set()
         elif not self._closed:
             self._connected.clear()
@@ -177,12 +177,12 @@ class ZooKeeper(ClosedByWith):
         does not ask for it."""
         self._ready(path)
         try:
-            self._kazoo.create(self._abs(path), data, ephemeral, self._timeout)
+            self._client.create(self._abs(path), data, ephemeral, self._timeout)
         except NoNodeError:
             if not parents:
                 raise
             self.ensure(path.rpartition("/")[0])
-            self._kazoo.create(self._abs(path), data, ephemeral, self._timeout)
+            self._client.create(self._abs(path), data, ephemeral, self._timeout)
 
     def ensure(self, path: str) -> None:
         """Make sure that a persistent node and its parents exist; contents stay."""
@@ -199,7 +199,7 @@ class ZooKeeper(ClosedByWith):
     def read(self, path: str, watch: WatchCallback | None = None) -> Node:
         """The node; NoNodeError (then no watch is set)."""
         self._ready(path)
-        return self._kazoo.read(self._abs(path), watch, self._timeout)
+        return self._client.read(self._abs(path), watch, self._timeout)
 
     def find(self, path: str, watch: WatchCallback | None = None) -> Node | None:
         """The node or None; a watch is set either way, and fires when the node comes."""
@@ -213,7 +213,7 @@ class ZooKeeper(ClosedByWith):
     def exists(self, path: str, watch: WatchCallback | None = None) -> bool:
         """Whether the node is there; the watch fires when it comes, changes or goes."""
         self._ready(path)
-        return self._kazoo.exists(self._abs(path), watch, self._timeout)
+        return self._client.exists(self._abs(path), watch, self._timeout)
 
     def children(self, path: str, watch: WatchCallback | None = None) -> list[str]:
         """Names of the children, sorted; none when there is no node. The watch is set either
@@ -221,7 +221,7 @@ class ZooKeeper(ClosedByWith):
         self._ready(path)
         while True:
             try:
-                return self._kazoo.children(self._abs(path), watch, self._timeout)
+                return self._client.children(self._abs(path), watch, self._timeout)
             except NoNodeError:
                 if watch is None or not self.exists(path, watch):
                     return []
@@ -233,13 +233,13 @@ class ZooKeeper(ClosedByWith):
         if not paths:
             return []
         self._ready(paths[0])
-        return self._kazoo.read_many([self._abs(path) for path in paths], watch, self._timeout)
+        return self._client.read_many([self._abs(path) for path in paths], watch, self._timeout)
 
     def write(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
         """Replace the content of a node of that version; returns the new version.
         NoNodeError, BadVersionError."""
         self._ready(path)
-        return self._kazoo.write(self._abs(path), data, version, self._timeout)
+        return self._client.write(self._abs(path), data, version, self._timeout)
 
     def put(self, path: str, data: bytes) -> None:
         """Write a persistent node whether it is there or not."""
@@ -255,7 +255,7 @@ class ZooKeeper(ClosedByWith):
         """Delete a node; no error if there is none. BadVersionError, NotEmptyError."""
         self._ready(path)
         try:
-            self._kazoo.delete(self._abs(path), version, self._timeout)
+            self._client.delete(self._abs(path), version, self._timeout)
         except NoNodeError:
             return
 
@@ -272,13 +272,13 @@ class ZooKeeper(ClosedByWith):
     def unrestricted(self, paths: Sequence[str]) -> list[str]:
         """The nodes among these that allow everyone more than they should with our credentials."""
         self._ready(paths[0] if paths else "/")
-        found = set(self._kazoo.unrestricted([self._abs(path) for path in paths], self._timeout))
+        found = set(self._client.unrestricted([self._abs(path) for path in paths], self._timeout))
         return [path for path in paths if self._abs(path) in found]
 
     def restrict(self, paths: Sequence[str]) -> int:
         """Restrict them as new nodes are. Returns how many existed and could be changed."""
         self._ready(paths[0] if paths else "/")
-        return self._kazoo.restrict([self._abs(path) for path in paths], self._timeout)
+        return self._client.restrict([self._abs(path) for path in paths], self._timeout)
 
     @property
     def closes(self) -> bool:
@@ -293,7 +293,7 @@ class ZooKeeper(ClosedByWith):
         self._ready(steps[0].path)
         if session and session != self.session:
             raise SessionLostError(f"{steps[0].path}: the session of this command is over")
-        self._kazoo.commit([self._below_root(step) for step in steps], self._timeout)
+        self._client.commit([self._below_root(step) for step in steps], self._timeout)
 
     # -- details ------------------------------------------------------------------------------
 
@@ -332,18 +332,3 @@ class ZooKeeper(ClosedByWith):
             self.ensure(root)
         finally:
             self.chroot = root
-
-    def _unreachable(self) -> ConnectError:
-        """Why there is no session: the address that failed and at which stage."""
-        for part in self.connect.split(","):
-            host, colon, port = part.rpartition(":")
-            name, number = (host, int(port)) if colon else (part, DEFAULT_PORT)
-            try:
-                socket.create_connection((name.strip("[]"), number), timeout=1.0).close()
-            except socket.gaierror as error:
-                return ConnectError(part, "resolve", str(error.strerror))
-            except OSError as error:
-                reason = f"ZooKeeper is not there: {error.strerror or error}"
-                return ConnectError(part, "connect", reason)
-        reason = f"connected, but no session within {self._connect_timeout:g} s"
-        return ConnectError(self.connect, "api", reason)

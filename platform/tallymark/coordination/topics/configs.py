@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tallymark.coordination import paths
 from tallymark.coordination.session import documents
+from tallymark.coordination.session.client import WatchCallback
 from tallymark.coordination.session.errors import MalformedNodeError
-from tallymark.coordination.session.kazoo_client import WatchCallback
 from tallymark.coordination.session.watches import Watch, watch_node
 from tallymark.coordination.session.zookeeper import ZooKeeper
 

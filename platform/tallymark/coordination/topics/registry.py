@@ -26,8 +26,8 @@ from typing import Final
 from tallymark.coordination import paths
 from tallymark.coordination.malformed_nodes import MalformedNodes
 from tallymark.coordination.session import documents
+from tallymark.coordination.session.client import WatchCallback
 from tallymark.coordination.session.errors import MalformedNodeError, NodeExistsError
-from tallymark.coordination.session.kazoo_client import WatchCallback
 from tallymark.coordination.session.nodes import ANY_VERSION, Create
 from tallymark.coordination.session.watches import Watch, watch_children
 from tallymark.coordination.session.zookeeper import ZooKeeper

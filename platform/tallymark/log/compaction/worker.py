@@ -24,7 +24,8 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
@@ -48,9 +49,11 @@ class _Run(NamedTuple):
 class Steps:
     """Executes one order after the other."""
 
-    def __init__(self, files: Files, turn_s: float = TURN_S) -> None:
+    def __init__(
+        self, files: Files, turn_s: float = TURN_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._files = files
-        self._time_slice = TimeSlice(turn_s)
+        self._time_slice = TimeSlice(turn_s, clock)
         self._runs: dict[str, _Run] = {}
 
     def answer(self, order: dict[str, Any]) -> dict[str, Any]:
