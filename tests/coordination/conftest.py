@@ -1,15 +1,18 @@
-"""A real ZooKeeper, and sessions on a cluster of one's own there."""
+"""A real ZooKeeper and the one in memory, and sessions on a cluster of one's own there."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from tallymark.coordination import ZooKeeper
 from tallymark.errors import UserError
 from tallymark.testing.zookeeper import ZooKeeperServer
+from tallymark.testing.zookeeper_tree.threaded import MemoryZooKeeper
 
 SESSION_MS = 4000
 _chroots = itertools.count()
@@ -33,16 +36,29 @@ def server(one_server: ZooKeeperServer) -> ZooKeeperServer:
     return one_server
 
 
+@pytest.fixture(params=[pytest.param("server", marks=pytest.mark.process), "memory"])
+def make_session(request: pytest.FixtureRequest) -> Callable[..., ZooKeeper]:
+    """``make_session(chroot)``: a session that is not started, on a real server and on the one in
+    memory, which is held to the same tests."""
+    options: dict[str, Any] = {}
+    if request.param == "memory":
+        memory = MemoryZooKeeper()
+        connect, options["client"] = memory.connect, memory.client
+    else:
+        server: ZooKeeperServer = request.getfixturevalue("server")
+        connect = server.connect
+    return lambda chroot, **more: ZooKeeper(connect, chroot, SESSION_MS, **options, **more)
+
+
 @pytest.fixture
-def zookeeper(server: ZooKeeperServer) -> Iterator[ZooKeeper]:
+def zookeeper(make_session: Callable[..., ZooKeeper]) -> Iterator[ZooKeeper]:
     """A session on a cluster that nobody else uses."""
-    session = ZooKeeper(server.connect, f"/cluster{next(_chroots)}", SESSION_MS)
-    with session.start(create_root=True):
+    with make_session(f"/cluster{next(_chroots)}").start(create_root=True) as session:
         yield session
 
 
 @pytest.fixture
-def other(server: ZooKeeperServer, zookeeper: ZooKeeper) -> Iterator[ZooKeeper]:
+def other(make_session: Callable[..., ZooKeeper], zookeeper: ZooKeeper) -> Iterator[ZooKeeper]:
     """A second session on the same cluster."""
-    with ZooKeeper(server.connect, zookeeper.chroot, SESSION_MS) as session:
-        yield session
+    with ExitStack() as stack:
+        yield stack.enter_context(make_session(zookeeper.chroot))

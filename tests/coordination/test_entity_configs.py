@@ -10,8 +10,6 @@ import pytest
 from tallymark.coordination import ZooKeeper, paths
 from tallymark.coordination.security.users import EntityConfigs
 
-pytestmark = pytest.mark.process
-
 
 def content(zookeeper: ZooKeeper, path: str) -> object:
     return json.loads(zookeeper.read(path).data)

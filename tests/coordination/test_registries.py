@@ -1,10 +1,11 @@
-"""Every registry against a real ZooKeeper; each test has a chroot of its own."""
+"""Every registry on a real ZooKeeper and on the one in memory; each test has its own chroot."""
 
 from __future__ import annotations
 
 import json
 import queue
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -34,9 +35,6 @@ from tallymark.coordination import (
 )
 from tallymark.coordination.cluster.cluster_id import cluster_id
 from tallymark.errors import UserError
-from tallymark.testing.zookeeper import ZooKeeperServer
-
-pytestmark = pytest.mark.process
 
 
 def arrives(changes: queue.SimpleQueue[object], expected: object) -> None:
@@ -77,9 +75,9 @@ def test_a_transaction_is_all_or_nothing(zookeeper: ZooKeeper) -> None:
     assert zookeeper.read("/a").data == b"2"
 
 
-def test_a_chroot_that_is_not_there_is_said(server: ZooKeeperServer) -> None:
+def test_a_chroot_that_is_not_there_is_said(make_session: Callable[..., ZooKeeper]) -> None:
     with pytest.raises(UserError, match="has no /nowhere: there is no such cluster"):
-        ZooKeeper(f"{server.connect}/nowhere").start()
+        make_session("/nowhere").start()
 
 
 # -- brokers ----------------------------------------------------------------------------------
@@ -110,11 +108,11 @@ def test_a_broker_id_in_use_is_an_error_at_once(zookeeper: ZooKeeper, other: Zoo
 
 
 def test_a_restarted_broker_waits_for_its_own_entry_of_before(
-    server: ZooKeeperServer, zookeeper: ZooKeeper
+    make_session: Callable[..., ZooKeeper], zookeeper: ZooKeeper
 ) -> None:
     """A broker killed with -9 leaves its entry until the session times out; its next start found
     its own id in use and gave up."""
-    dead = ZooKeeper(server.connect, zookeeper.chroot, 4000).start()
+    dead = make_session(zookeeper.chroot).start()
     BrokerRegistry(dead).register(BrokerInfo(1, "127.0.0.1", 9092, "run-1"))
     gone = threading.Timer(0.4, dead.close)  # stands for the timeout
     gone.start()

@@ -6,6 +6,7 @@ import queue
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from eventually import eventually
@@ -185,17 +186,16 @@ def test_closing_ends_a_wait_for_the_connection(server: ZooKeeperServer) -> None
     waiting.join()
 
 
-@pytest.mark.process
 def test_closed_nodes_are_read_by_all_and_changed_by_those_with_the_password(
-    server: ZooKeeperServer,
+    make_session: Callable[..., ZooKeeper],
 ) -> None:
     """The credentials of users are not even read; what consumers write is open to all."""
     mine = Access("broker", "secret", closed=True)
     with (
-        ZooKeeper(server.connect, "/closed", access=mine).start(create_root=True) as broker,
-        ZooKeeper(server.connect, "/closed") as stranger,
-        ZooKeeper(server.connect, "/closed", access=Access("broker", "guess")) as guesser,
-        ZooKeeper(server.connect, "/closed", access=Access("broker", "secret")) as tool,
+        make_session("/closed", access=mine).start(create_root=True) as broker,
+        make_session("/closed") as stranger,
+        make_session("/closed", access=Access("broker", "guess")) as guesser,
+        make_session("/closed", access=Access("broker", "secret")) as tool,
     ):
         for path in ("/brokers/topics/t", "/config/users/alice"):
             broker.create(path, b"x", parents=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tallymark.clock import now_ms
 from tallymark.coordination import Access
@@ -16,6 +16,7 @@ from tallymark.testing.zookeeper_tree.ensemble import Ensemble, Watched
 from tallymark.testing.zookeeper_tree.tree import Actor
 
 T = TypeVar("T")
+_FOR_EVER_MS: Final = 10**15
 
 
 class MemoryZooKeeper:
@@ -48,6 +49,7 @@ class ThreadedTreeClient(TreeClient):
         access: Access,
     ) -> None:
         super().__init__(server.ensemble, hosts, session_seconds, listener, access)
+        self.timeout_ms = _FOR_EVER_MS
         self.waiting = Threads()
         self._server = server
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

@@ -1,5 +1,5 @@
-"""The nodes of ZooKeeper: versions, ephemeral and numbered nodes, access-control lists, transactions
-that are done as a whole or not at all. Pure: no clock, no thread.
+"""The nodes of ZooKeeper: versions, ephemeral and numbered nodes, access-control lists, and
+transactions that are done as a whole or not at all. Pure: no clock, no thread.
 
 A command returns what watches must be told of: a list of :class:`Change`.
 """
@@ -202,9 +202,7 @@ class Tree:
         changes += [Change(Kind.CREATED, path), Change(Kind.CHILDREN, above)]
         return path
 
-    def _delete(
-        self, path: str, before: dict[str, _Znode | None], changes: list[Change]
-    ) -> None:
+    def _delete(self, path: str, before: dict[str, _Znode | None], changes: list[Change]) -> None:
         above = parent_of(path)
         self._save(path, before)
         self._save(above, before)
