@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from tallymark.protocol.topic_partition import TopicPartition
 
@@ -136,11 +136,21 @@ class ChangeState:
 
 @dataclass(frozen=True, slots=True)
 class ChangeAssignment:
-    """A wish: write the partition's ``assignment`` into its topic's node."""
+    """A wish: write the partition's ``assignment`` into its topic's node, if it still is ``before``
+    there and the state node still is of version ``expected``; other partitions of the topic stay as
+    they are. ``state``, where it is given, is written in the same transaction: an ISR never names a
+    broker that is not assigned. Brokers that are in ``before`` but not in ``assignment`` delete
+    their logs later."""
 
     partition: TopicPartition
+    before: Assignment
     assignment: Assignment
+    expected: int
     why: str
+    state: PartitionState | None = None
+
+
+Change: TypeAlias = ChangeState | ChangeAssignment
 
 
 def least_isr(min_insync: int, replicas: int) -> int:

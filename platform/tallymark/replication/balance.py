@@ -1,0 +1,54 @@
+"""Leads go back to the preferred leaders, the first of each assignment.
+
+After a broker was away it leads nothing. Every 300 s the controller looks whether a broker leads
+clearly less than it should, and moves a bounded number of leads in one round: each move is a gap of
+one metadata round for clients, and a broker that just came back has cold caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Final
+
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication import election
+from tallymark.replication.election import Elected
+from tallymark.replication.model import ChangeState, Picture
+
+TOLERATED: Final = 0.1
+"""Kafka's leader.imbalance.per.broker.percentage: so large a part of the partitions that a broker
+should lead may be led by others."""
+MOST_MOVES: Final = 500
+"""Leads that move in one round."""
+
+
+def preferred_leaders(
+    picture: Picture,
+    *,
+    unknown: Set[TopicPartition] = frozenset(),
+    tolerated: float = TOLERATED,
+    most: int = MOST_MOVES,
+) -> tuple[ChangeState, ...]:
+    """The next leads to move: of brokers beyond ``tolerated``, as many as bring them back to it, at
+    most ``most`` of all, those of the least balanced broker first. ``unknown`` as in
+    :func:`.planner.plan`."""
+    should: dict[int, int] = {}
+    away: dict[int, list[TopicPartition]] = {}
+    for partition, view in picture.partitions.items():
+        first = view.assignment.target[0]
+        should[first] = should.get(first, 0) + 1
+        if view.state.leader != first:
+            away.setdefault(first, []).append(partition)
+    excess = {broker: len(away[broker]) - tolerated * should[broker] for broker in away}
+    moves: list[ChangeState] = []
+    for broker in sorted(excess, key=lambda one: (-excess[one], one)):
+        left = excess[broker]
+        for partition in away[broker]:
+            if left <= 0 or len(moves) == most:
+                break
+            view = picture.partitions[partition]
+            outcome = election.preferred(view, picture)
+            if partition not in unknown and isinstance(outcome, Elected):
+                moves.append(ChangeState(partition, view.state.version, outcome.state, outcome.why))
+                left -= 1
+    return tuple(moves)
