@@ -99,9 +99,9 @@ def _decider(request: Request) -> Decider:
 
 
 def _accept_form(request: Request, values: Values) -> Form:
-    row, facts = _window(request, values)
-    hidden = _place(row)
-    return Form(
+    return _window_form(
+        request,
+        values,
         action="accept",
         title="Accept a window as it is",
         said=(
@@ -109,25 +109,44 @@ def _accept_form(request: Request, values: Values) -> Form:
             " down, with your name. It holds until more is found to be missing, repeated or"
             " unclaimed."
         ),
-        facts=facts,
-        hidden=hidden,
         submit="Accept this window",
-        command=command("tallymark audit accept", *_named_in_commands(row)),
-        back=page_or(links_of(request), "window", **hidden),
+        words="tallymark audit accept",
     )
 
 
 def _withdraw_form(request: Request, values: Values) -> Form:
-    row, facts = _window(request, values)
-    hidden = _place(row)
-    return Form(
+    return _window_form(
+        request,
+        values,
         action="withdraw",
         title="Take an acceptance back",
         said="The watermark waits for this window again until it is good.",
+        submit="Take it back",
+        words="tallymark audit accept --undo",
+    )
+
+
+def _window_form(
+    request: Request,
+    values: Values,
+    *,
+    action: str,
+    title: str,
+    said: str,
+    submit: str,
+    words: str,
+) -> Form:
+    """A form about one window; ``words``: the command that does the same, without the window."""
+    row, facts = _window(request, values)
+    hidden = {name: str(row[name]) for name in ("edge", "topic", "window")}
+    return Form(
+        action=action,
+        title=title,
+        said=said,
         facts=facts,
         hidden=hidden,
-        submit="Take it back",
-        command=command("tallymark audit accept --undo", *_named_in_commands(row)),
+        submit=submit,
+        command=command(words, row["edge"], row["topic"], utc(row["window"])),
         back=page_or(links_of(request), "window", **hidden),
     )
 
@@ -270,14 +289,6 @@ def _window(request: Request, values: Values) -> tuple[Mapping[str, Any], list[t
     if row["accepted_by"]:
         facts.append(("accepted by", row["accepted_by"]))
     return row, facts
-
-
-def _place(row: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(row[name]) for name in ("edge", "topic", "window")}
-
-
-def _named_in_commands(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    return row["edge"], row["topic"], utc(row["window"])
 
 
 def _note(values: Values) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -18,8 +18,18 @@ from tallymark_dashboards.frame.context import Context
 from tallymark_dashboards.frame.time_range import SHOWN, TimeRange
 
 LONGEST_VALUE: Final = 300
+MOST_PAGES: Final = 100_000
 MOST_VALUES: Final = 40
 _NUMBER: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+
+
+class Paging(NamedTuple):
+    """A page of a list: its ``number``, from 1; how many ``pages`` there are; and how many rows
+    come before it (``skip``)."""
+
+    number: int
+    pages: int
+    skip: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,16 @@ class Ask:
             beyond = f"below {least:,}" if asked < least else f"more than {most:,}"
             return self._instead(f"{name}={asked:,} is {beyond}", min(max(asked, least), most))
         return asked
+
+    def paging(self, count: int, rows: int) -> Paging:
+        """The page that ``page`` names of a list of ``count`` rows, so many ``rows`` on each; the
+        last one if it is beyond."""
+        pages = max(1, -(-count // rows))
+        number = self.number("page", 1, 1, MOST_PAGES)
+        if number > pages:
+            self._note(f"there is no page {number:,}: page {pages:,} is shown")
+            number = pages
+        return Paging(number, pages, (number - 1) * rows)
 
     def one_of(self, name: str, choices: Sequence[str], default: str) -> str:
         """One of these values."""

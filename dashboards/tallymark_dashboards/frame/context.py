@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import jinja2
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -31,6 +31,20 @@ HERE = Path(__file__).parents[1]
 STATIC = HERE / "static"
 SHEETS = {"base.css": 0, "tables.css": 1, "states.css": 2, "charts.css": 3, "print.css": 9}
 """The order of the style sheets; those of single pages stand between."""
+FILTERS: Final[dict[str, Any]] = {
+    "utc": utc,
+    "mark": mark,
+    "ranges": ranges_text,
+    "short": short_time,
+    "number": number,
+    "share": share,
+    "size": size,
+    "duration": duration,
+    "name": name_html,
+    "breakable": breakable,
+    "latency": told,
+}
+"""What templates may do with a value."""
 
 
 @dataclass(frozen=True)
@@ -101,21 +115,8 @@ def _templates() -> jinja2.Environment:
     )
     # Jinja lists the types of its own filters only.
     filters: dict[str, Any] = environment.filters  # pyright: ignore[reportAssignmentType]
-    filters.update(
-        utc=utc,
-        mark=mark,
-        ranges=ranges_text,
-        short=short_time,
-        number=number,
-        share=share,
-        size=size,
-        duration=duration,
-        name=name_html,
-        breakable=breakable,
-        latency=told,
-    )
-    functions: dict[str, Any] = environment.globals  # pyright: ignore[reportAssignmentType]
-    functions.update(command=command, marks=MARKS, strip_html=strip_html)
+    filters.update(FILTERS)
+    environment.globals.update(command=command, marks=MARKS, strip_html=strip_html)
     return environment
 
 

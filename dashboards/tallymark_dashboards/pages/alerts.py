@@ -23,7 +23,6 @@ HOLDING: Final = 200
 """Alerts that hold which are shown; more than that have one cause."""
 ROWS: Final = 50
 PAUSES: Final = 10
-MOST_PAGES: Final = 100_000
 
 
 @page("/alerts", name="alerts", nav="Alerts", live=True)
@@ -40,20 +39,16 @@ def alerts(ask: Ask) -> Page:
         end=ask.range.end,
     )
     count = alert_count(connection, which)
-    pages = max(1, -(-count // ROWS))
-    number = ask.number("page", 1, 1, MOST_PAGES)
-    if number > pages:
-        ask.notes.append(f"there is no page {number:,}: page {pages:,} is shown")
-        number = pages
-    log = [alert_row(row) for row in alert_log(connection, which, ROWS, (number - 1) * ROWS)]
+    paging = ask.paging(count, ROWS)
+    log = [alert_row(row) for row in alert_log(connection, which, ROWS, paging.skip)]
     until = paused_until(connection)
     values = {
         "holding": holding,
         "more": alert_count(connection, now) - len(holding),
         "log": log,
         "count": count,
-        "number": number,
-        "pages": pages,
+        "number": paging.number,
+        "pages": paging.pages,
         "status": status,
         "rule": which.rule,
         "statuses": tuple(STATUSES),

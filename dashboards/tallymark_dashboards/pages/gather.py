@@ -19,7 +19,7 @@ from tallymark_audit.store.reading.incidents import (
 )
 from tallymark_audit.store.reading.queries import skewed_clocks
 from tallymark_audit.store.schema.rows import Row
-from tallymark_dashboards.frame.ask import Ask
+from tallymark_dashboards.frame.ask import MOST_PAGES, Ask, Paging
 from tallymark_dashboards.view.clock import Clock
 from tallymark_dashboards.view.incidents.incident_rows import (
     ALARMING,
@@ -83,6 +83,19 @@ def webhook_host(ask: Ask) -> str:
         return Webhook.of(resolve(address, "webhook of [audit.alerts]")).host
     except UserError:
         return "the webhook of the settings"
+
+
+def worst_page(
+    ask: Ask, start: int, end: int, rows: int, find: str
+) -> tuple[worst.TopicPage, Paging]:
+    """The page of topics that is asked for, the worst of the period first: the last one if it is
+    beyond. How many there are is known only once one was read."""
+    asked = (ask.number("page", 1, 1, MOST_PAGES) - 1) * rows
+    found = worst.worst(ask.connection, start, end, rows, asked, find)
+    paging = ask.paging(found.topics, rows)
+    if paging.skip != asked:
+        found = worst.worst(ask.connection, start, end, rows, paging.skip, find)
+    return found, paging
 
 
 def topic_rows(ask: Ask, found: Sequence[worst.TopicSums], clock: Clock) -> list[OverviewRow]:

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from tallymark_audit.store.reading import neighbours
 from tallymark_audit.store.reading.heat import heat
-from tallymark_audit.store.reading.worst import worst
 from tallymark_dashboards.frame.ask import Ask
 from tallymark_dashboards.frame.page import Page
 from tallymark_dashboards.frame.registry import page
+from tallymark_dashboards.pages.gather import worst_page
 from tallymark_dashboards.view.clock import clock_of
 from tallymark_dashboards.view.heat import HeatRow, Spot, cells_html, heads, heat_row
 
@@ -31,15 +31,7 @@ def heatmap(ask: Ask) -> Page:
     clock = clock_of(
         ask.range.start, ask.range.end, ask.context.deployment.audit.window_ms, BUCKETS
     )
-    number = ask.number("page", 1, 1, 1_000_000)
-    found = worst(ask.connection, clock.start, clock.end, TOPICS, (number - 1) * TOPICS, find=find)
-    pages = max(1, -(-found.topics // TOPICS))
-    if number > pages:
-        ask.notes.append(f"page={number:,} is more than {pages:,}: {pages:,} is taken")
-        number = pages
-        found = worst(
-            ask.connection, clock.start, clock.end, TOPICS, (number - 1) * TOPICS, find=find
-        )
+    found, paging = worst_page(ask, clock.start, clock.end, TOPICS, find)
     cells = heat(
         ask.connection,
         [one.topic for one in found.rows],
@@ -61,8 +53,8 @@ def heatmap(ask: Ask) -> Page:
         "edges": edges,
         "topics": found.topics,
         "bad": found.bad,
-        "at": number,
-        "pages": pages,
+        "at": paging.number,
+        "pages": paging.pages,
     }
     tones = {row.tone for row in rows}
     tone: Any = next((one for one in ("bad", "warn") if one in tones), "")

@@ -21,7 +21,6 @@ from tallymark_dashboards.view.incidents.incident_rows import KINDS, OVER, worst
 ROWS: Final = 50
 LOG_EVENTS: Final = 20
 DISAGREE: Final = 20
-MOST_PAGES: Final = 100_000
 STATES: Final = {"all": (), "open": ("OPEN",), "closed": OVER}
 
 
@@ -40,18 +39,14 @@ def incidents(ask: Ask) -> Page:
         find=ask.text("q"),
     )
     count = incident_count(ask.connection, which)
-    pages = max(1, -(-count // ROWS))
-    number = ask.number("page", 1, 1, MOST_PAGES)
-    if number > pages:
-        ask.notes.append(f"there is no page {number:,}: page {pages:,} is shown")
-        number = pages
-    found = incident_page(ask.connection, which, limit=ROWS, skip=(number - 1) * ROWS)
+    paging = ask.paging(count, ROWS)
+    found = incident_page(ask.connection, which, limit=ROWS, skip=paging.skip)
     rows = incident_rows(ask, found)
     values = {
         "rows": rows,
         "count": count,
-        "number": number,
-        "pages": pages,
+        "number": paging.number,
+        "pages": paging.pages,
         "state": state,
         "kind": kind,
         "topic": which.topic or "",

@@ -15,11 +15,16 @@ from tallymark_audit.store.reading.incidents import (
     incident_count,
     incident_page,
 )
-from tallymark_audit.store.reading.worst import worst
 from tallymark_dashboards.frame.ask import Ask
 from tallymark_dashboards.frame.page import Page
 from tallymark_dashboards.frame.registry import page
-from tallymark_dashboards.pages.gather import cards, incident_rows, open_incidents, topic_rows
+from tallymark_dashboards.pages.gather import (
+    cards,
+    incident_rows,
+    open_incidents,
+    topic_rows,
+    worst_page,
+)
 from tallymark_dashboards.view.clock import clock_of
 from tallymark_dashboards.view.incidents.alert_rows import alert_row
 from tallymark_dashboards.view.incidents.incident_rows import OVER, IncidentRow, worst_tone
@@ -34,7 +39,6 @@ CLOSED: Final = 4
 """Incidents that are over, the last ones: what was wrong yesterday stays findable."""
 REPORTERS: Final = 10
 ALERTS: Final = 5
-MOST_PAGES: Final = 100_000
 
 
 @page("/", name="overview", nav="Overview", live=True)
@@ -64,17 +68,11 @@ def overview(ask: Ask) -> Page:
 
 def _topics(ask: Ask) -> tuple[list[OverviewRow], Mapping[str, Any]]:
     """A page of topics, the worst first, and how many there are."""
-    q, number = ask.text("q"), ask.number("page", 1, 1, MOST_PAGES)
-    period = ask.range.start, ask.range.end
-    found = worst(ask.connection, *period, TOPICS, (number - 1) * TOPICS, q)
-    pages = max(1, -(-found.topics // TOPICS))
-    if number > pages:
-        ask.notes.append(f"there is no page {number:,}: page {pages:,} is shown")
-        number = pages
-        found = worst(ask.connection, *period, TOPICS, (number - 1) * TOPICS, q)
+    q, period = ask.text("q"), (ask.range.start, ask.range.end)
+    found, paging = worst_page(ask, *period, TOPICS, q)
     clock = clock_of(*period, ask.context.deployment.audit.window_ms)
     counted = {"topics": found.topics, "bad_topics": found.bad}
-    paged = {"q": q, "number": number, "pages": pages, "clock": clock}
+    paged = {"q": q, "number": paging.number, "pages": paging.pages, "clock": clock}
     return topic_rows(ask, found.rows, clock), {**paged, **counted}
 
 

@@ -29,7 +29,6 @@ from tallymark_dashboards.frame.registry import page
 from tallymark_dashboards.view.marks import Tone
 
 ROWS: Final = 50
-MOST_PAGES: Final = 100_000
 MOST: Final = 200
 """Rows of one run: repaired parts, disagreements, hops and topics."""
 GOOD: Final = ("complete", "done", "repaired", "succeeded", "nothing to do")
@@ -64,17 +63,13 @@ def runs(ask: Ask) -> Page:
         ask.one_of("outcome", ("", *outcomes), ""),
     )
     count = run_count(connection, which)
-    pages = max(1, -(-count // ROWS))
-    number = ask.number("page", 1, 1, MOST_PAGES)
-    if number > pages:
-        ask.notes.append(f"there is no page {number:,}: page {pages:,} is shown")
-        number = pages
-    rows = [run_row(row) for row in run_page(connection, which, ROWS, (number - 1) * ROWS)]
+    paging = ask.paging(count, ROWS)
+    rows = [run_row(row) for row in run_page(connection, which, ROWS, paging.skip)]
     values = {
         "rows": rows,
         "count": count,
-        "number": number,
-        "pages": pages,
+        "number": paging.number,
+        "pages": paging.pages,
         "which": which,
         "names": names,
         "outcomes": outcomes,

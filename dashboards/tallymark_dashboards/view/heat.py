@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Final
 
 from tallymark.untrusted import escaped
 from tallymark_audit.model.time_format import duration, utc
+from tallymark_audit.store.reading.heat import HeatCell
 from tallymark_dashboards.view.clock import Clock
 from tallymark_dashboards.view.marks import mark
 from tallymark_dashboards.view.strip import short_count
@@ -31,36 +32,6 @@ LETTERS: Final = {
 """Classes of cells, short: a page has thousands."""
 HEALED: Final = "◦"
 ALARMS: Final = ("bad", "warn")
-
-
-class WrongLike(Protocol):
-    """How much is wrong, and how many windows are bad."""
-
-    @property
-    def missing(self) -> int: ...
-    @property
-    def duplicates(self) -> int: ...
-    @property
-    def unclaimed(self) -> int: ...
-    @property
-    def bad(self) -> int: ...
-
-
-class HeatLike(Protocol):
-    """:class:`tallymark_audit.store.reading.heat.HeatCell`."""
-
-    @property
-    def start(self) -> int: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def sums(self) -> WrongLike: ...
-    @property
-    def edge(self) -> str: ...
-    @property
-    def window(self) -> int: ...
-    @property
-    def healed(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +67,7 @@ class HeatRow:
 
 
 def heat_row(
-    topic: str, clock: Clock, cells: Iterable[HeatLike], judged_through: int | None = None
+    topic: str, clock: Clock, cells: Iterable[HeatCell], judged_through: int | None = None
 ) -> HeatRow:
     """The row of a topic. ``judged_through`` (ms): where the audit stands still; None: it is up to
     date. What is known to be wrong behind that stays to be seen."""
@@ -112,7 +83,7 @@ def heat_row(
     return HeatRow(topic, tuple(spots), tuple(quiet))
 
 
-def _spot(cell: HeatLike | None, start: int, end: int, behind: bool) -> tuple[Spot | None, str]:
+def _spot(cell: HeatCell | None, start: int, end: int, behind: bool) -> tuple[Spot | None, str]:
     tone = mark(cell.state).tone if cell is not None and cell.state else "none"
     if cell is not None and tone in ALARMS:
         return _alarm(cell, tone, start, end), tone
@@ -124,7 +95,7 @@ def _spot(cell: HeatLike | None, start: int, end: int, behind: bool) -> tuple[Sp
     return None, tone
 
 
-def _alarm(cell: HeatLike, tone: str, start: int, end: int) -> Spot:
+def _alarm(cell: HeatCell, tone: str, start: int, end: int) -> Spot:
     sums = cell.sums
     told = [
         f"{count:,} {name}"

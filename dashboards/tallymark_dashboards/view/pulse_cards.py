@@ -38,37 +38,32 @@ def pulse_cards(
     period. ``late_ms``: how long before the end of the period every topic may be complete."""
     sums = pulse.sums
     pending = f", {sums.pending:,} pending" if sums.pending else ""
-    so_far = "" if age.ok else ", as far as is judged"
     return [
-        Card(
-            "missing",
-            f"{sums.missing:,}",
-            f"of {sums.claimed:,} claimed{pending}{so_far}",
-            _tone(sums.missing, "bad", age),
-            page="incidents",
-            query={"kind": "LOSS"},
+        _wrong(
+            "missing", sums.missing, f"of {sums.claimed:,} claimed{pending}", "LOSS", "bad", age
         ),
-        Card(
-            "duplicated",
-            f"{sums.duplicates:,}",
-            f"copies beyond the first{so_far}",
-            _tone(sums.duplicates, "bad", age),
-            page="incidents",
-            query={"kind": "DUPLICATION"},
-        ),
-        Card(
-            "unclaimed",
-            f"{sums.unclaimed:,}",
-            f"seen, never claimed{so_far}",
-            _tone(sums.unclaimed, "warn", age),
-            page="incidents",
-            query={"kind": "UNCLAIMED"},
-        ),
+        _wrong("duplicated", sums.duplicates, "copies beyond the first", "DUPLICATION", "bad", age),
+        _wrong("unclaimed", sums.unclaimed, "seen, never claimed", "UNCLAIMED", "warn", age),
         complete(pulse, age),
         _delivery(latency),
         _through(pulse, late_ms),
         audit_card(age),
     ]
+
+
+def _wrong(name: str, count: int, note: str, kind: str, tone: Tone, age: AuditAge) -> Card:
+    """What is wrong, with its incidents of this kind. Nothing wrong is nothing to be calm about
+    while the audit is behind."""
+    behind: Tone = "" if age.ok else "warn"
+    so_far = "" if age.ok else ", as far as is judged"
+    return Card(
+        name,
+        f"{count:,}",
+        note + so_far,
+        tone if count else behind,
+        page="incidents",
+        query={"kind": kind},
+    )
 
 
 def complete(pulse: Pulse, age: AuditAge) -> Card:
@@ -99,13 +94,6 @@ def audit_card(age: AuditAge) -> Card:
     more = len(age.behind) - 3
     names += f" and {more} more" if more > 0 else ""
     return Card("audit", "behind", f"not counted: {names}", "warn", page="clusters")
-
-
-def _tone(count: int, tone: Tone, age: AuditAge) -> Tone:
-    """Nothing wrong is nothing to be calm about while the audit is behind."""
-    if count:
-        return tone
-    return "" if age.ok else "warn"
 
 
 def _delivery(latency: Mapping[str, Percentiles]) -> Card:
