@@ -74,6 +74,11 @@ def evolved(table: pa.Schema, rows: pa.Schema) -> pa.Schema:
     return pa.schema([*kept, *(_nullable(field) for field in added), *PARTITION_FIELDS])
 
 
+def columns_to_add(table: pa.Schema, rows: pa.Schema) -> pa.Schema:
+    """Those of the rows that the table does not have. Refused: a column has another type."""
+    return pa.schema([field for field in evolved(table, rows) if field.name not in table.names])
+
+
 def written_as(rows: pa.Schema) -> pa.Schema:
     """The rows' columns in the types in which files have to hold them: those that both table
     formats and all readers know. Tasks cast to it before they write."""

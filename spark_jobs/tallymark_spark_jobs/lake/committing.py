@@ -21,6 +21,7 @@ from tallymark_spark_jobs.lake.commits import check_repairs, files_of
 from tallymark_spark_jobs.lake.heads import Pending, commit_from, id_of, pending
 from tallymark_spark_jobs.lake.storage import Storage
 from tallymark_spark_jobs.lake.table import (
+    NO_VERSION,
     Append,
     Commit,
     DataFile,
@@ -95,10 +96,28 @@ class CommittedTable(ABC, Generic[S]):
         """Those with a head, oldest first."""
 
     @abstractmethod
+    def make(self, columns: pyarrow.Schema) -> None:
+        """Make the table, without rows. Raced: another writer does the same."""
+
+    @abstractmethod
+    def add_columns(self, snapshot: S, columns: pyarrow.Schema) -> None:
+        """Add these to the columns of the table. Raced: another writer was faster."""
+
     def prepared(self, snapshot: S, rows: pyarrow.Schema | None) -> S:
         """The table with the columns of ``rows``, made if it does not exist: the snapshot itself
-        where nothing is to do. Raced: another writer does the same. Refused: it cannot have these
-        columns."""
+        where nothing is to do. They are changed before the commit, in versions of their own:
+        nothing is wrong with a table that has a column more than its rows. Raced: another writer
+        does the same. Refused: it cannot have these columns."""
+        from tallymark_spark_jobs.lake.columns import columns_to_add, first_columns
+
+        if snapshot.version == NO_VERSION:
+            self.make(first_columns(rows))
+            return self.prepared(self.open(), rows)
+        added = columns_to_add(snapshot.schema(), rows) if rows is not None else None
+        if not added:
+            return snapshot
+        self.add_columns(snapshot, added)
+        return self.prepared(self.open(), rows)
 
     @abstractmethod
     def try_change(self, snapshot: S, change: Change) -> None:

@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from tallymark.errors import UserError
-from tallymark_spark_jobs.lake.columns import as_told, evolved, first_columns
+from tallymark_spark_jobs.lake.columns import as_told
 from tallymark_spark_jobs.lake.committing import Change, CommittedTable, Raced, Version
 from tallymark_spark_jobs.lake.delta.log import restored_past_a_load, told_by, versions_there
 from tallymark_spark_jobs.lake.delta.stats import stats_json
@@ -125,33 +125,25 @@ class DeltaLakeTable(CommittedTable[DeltaSnapshot]):
             if told.head:
                 yield Version(told.version, int(told.info["timestamp"]), told.head)
 
-    def prepared(self, snapshot: DeltaSnapshot, rows: pa.Schema | None) -> DeltaSnapshot:
-        """The table with these columns, in a version of its own where that is needed: nothing is
-        wrong with a table that has a column more than its rows."""
-        if snapshot.handle is None:
-            with self._raced(), self._errors():
-                DeltaTable.create(
-                    self.location,
-                    _delta_schema(first_columns(rows)),
-                    mode="ignore",
-                    partition_by=list(PARTITION_COLUMNS),
-                    configuration=_SETTINGS,
-                    storage_options=self._options(),
-                )
-            return self.prepared(self.open(), rows)
-        if rows is None:
-            return snapshot
-        before = snapshot.schema()
-        after = evolved(before, rows)
-        added = [field for field in after if field.name not in before.names]
-        if not added:
-            return snapshot
+    def make(self, columns: pa.Schema) -> None:
+        """Its first version."""
+        with self._raced(), self._errors():
+            DeltaTable.create(
+                self.location,
+                _delta_schema(columns),
+                mode="ignore",
+                partition_by=list(PARTITION_COLUMNS),
+                configuration=_SETTINGS,
+                storage_options=self._options(),
+            )
+
+    def add_columns(self, snapshot: DeltaSnapshot, columns: pa.Schema) -> None:
+        """A version on top of the snapshot's."""
         with self._raced(), self._errors():
             handle = DeltaTable(
                 self.location, version=snapshot.version, storage_options=self._options()
             )
-            handle.alter.add_columns(_delta_schema(pa.schema(added)).fields)
-        return self.prepared(self.open(), rows)
+            handle.alter.add_columns(_delta_schema(columns).fields)
 
     def try_change(self, snapshot: DeltaSnapshot, change: Change) -> None:
         """One version: files, offsets, and what it says about itself."""

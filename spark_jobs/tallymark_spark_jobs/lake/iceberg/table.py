@@ -33,7 +33,7 @@ from pyiceberg.table import Table, TableProperties
 from sqlalchemy.exc import IntegrityError, OperationalError, SQLAlchemyError
 
 from tallymark.errors import UserError
-from tallymark_spark_jobs.lake.columns import as_told, evolved, first_columns
+from tallymark_spark_jobs.lake.columns import as_told
 from tallymark_spark_jobs.lake.committing import Change, CommittedTable, Raced, Version
 from tallymark_spark_jobs.lake.heads import KEY, ranges_in, ranges_out
 from tallymark_spark_jobs.lake.iceberg.files import from_iceberg, path_of, to_iceberg
@@ -141,29 +141,21 @@ class IcebergTable(CommittedTable[IcebergSnapshot]):
                 found.append(Version(each.sequence_number or 0, each.timestamp_ms, head))
         return reversed(found)
 
-    def prepared(self, snapshot: IcebergSnapshot, rows: pa.Schema | None) -> IcebergSnapshot:
-        """The table with these columns, made by a transaction of its own: nothing is wrong with a
-        table that has a column more than its rows."""
-        if snapshot.handle is None:
-            columns = first_columns(rows)
-            with self._errors(), self._raced():
-                self._make(columns)
-            return self.prepared(self.open(), rows)
-        if rows is None:
-            return snapshot
-        before = snapshot.schema()
-        after = evolved(before, rows)
-        added = [field for field in after if field.name not in before.names]
-        if not added:
-            return snapshot
+    def make(self, columns: pa.Schema) -> None:
+        """A transaction of its own."""
+        with self._errors(), self._raced():
+            self._make(columns)
+
+    def add_columns(self, snapshot: IcebergSnapshot, columns: pa.Schema) -> None:
+        """Likewise."""
+        assert snapshot.handle is not None, "a table that does not exist"
         with (
             self._errors(),
             self._raced(),
             _transaction(snapshot.handle) as made,
             made.update_schema() as update,
         ):
-            update.union_by_name(pa.schema(added))
-        return self.prepared(self.open(), rows)
+            update.union_by_name(columns)
 
     def try_change(self, snapshot: IcebergSnapshot, change: Change) -> None:
         """One snapshot, and with it the ends of what is loaded."""
