@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any, Final
 
@@ -80,10 +80,12 @@ def buckets(
     buckets of time, the earliest first; buckets without a window are left out. Of all edges each
     message counts once: what was claimed at the first hop, what is missing where it was lost."""
     start, end, length = _period(api_of(request), period, bucket)
-    with api_of(request).store.read() as connection:
+
+    def read(connection: Connection) -> list[Row]:
         found = buckets_of(connection, edge, topic, start, end, length)
-    rows = [{"start": one.start, **_sums(one.sums)} for one in found]
-    return _series(request, BUCKETS, rows, (start, end, length))
+        return [{"start": one.start, **_sums(one.sums)} for one in found]
+
+    return _series(request, BUCKETS, read, (start, end, length))
 
 
 @lists.register(
@@ -135,7 +137,7 @@ def topics(
         more = skip + len(rows)
         return Page(rows, [more] if rows and more < found.topics else None)
 
-    return lists.answer(request, TOPICS, read, asked)
+    return lists.answer_page(request, TOPICS, read, asked)
 
 
 @lists.register(router, "/latency", _schema(LATENCY))
@@ -152,9 +154,12 @@ def latency(
     api = api_of(request)
     start, end, length = _period(api, period, bucket, 60 if topic is not None else 10)
     names = [one.name for one in api.deployment.clusters] if cluster is None else [cluster]
-    with api.store.read() as connection:
+
+    def read(connection: Connection) -> list[Row]:
         found = latencies.latency_series(connection, names, topic, start, end, length)
-    return _series(request, LATENCY, [asdict(one) for one in found], (start, end, length))
+        return [asdict(one) for one in found]
+
+    return _series(request, LATENCY, read, (start, end, length))
 
 
 @lists.register(router, "/lateness", _schema(LATENESS))
@@ -169,15 +174,23 @@ def lateness(
     """How late records of a topic came, by day (UTC): the settle time is learned of it."""
     end = now_ms() if period.end is None else period.end
     start = end - 30 * DAY if period.start is None else period.start
-    with api_of(request).store.read() as connection:
+
+    def read(connection: Connection) -> list[Row]:
         found = latencies.lateness_series(connection, counter, topic, start, end)
-    return _series(request, LATENESS, [asdict(one) for one in found], (start, end, DAY))
+        return [asdict(one) for one in found]
+
+    return _series(request, LATENESS, read, (start, end, DAY))
 
 
 def _series(
-    request: Request, listing: Listing, rows: Sequence[Row], period: tuple[int, int, int]
+    request: Request,
+    listing: Listing,
+    read: Callable[[Connection], list[Row]],
+    period: tuple[int, int, int],
 ) -> Response:
-    found = list(rows)
+    """All rows of a period, with it and the length of its buckets (ms)."""
+    with api_of(request).store.read() as connection:
+        found = read(connection)
     if lists.wants_csv(request):
         return lists.as_csv(request, listing, lambda *_: Page(found), None, None)
     start, end, length = period

@@ -14,7 +14,7 @@ from tallymark.clock import now_ms
 from tallymark_audit.api import happened_fields as told
 from tallymark_audit.api import lists, params
 from tallymark_audit.api.fields import ALERT, Field, row_schema, rows_schema
-from tallymark_audit.api.lists import Listing, Page, answer
+from tallymark_audit.api.lists import Listing, answer
 from tallymark_audit.api.problems import Answer, AuditRoute, Problem
 from tallymark_audit.api.state import api_of
 from tallymark_audit.store.judged import alerts as stored_alerts
@@ -63,9 +63,8 @@ def incidents(
     were open or had a window then."""
     which = reading.WhichIncidents(list(state), list(kind), edge, topic, *period, find)
 
-    def read(connection: Connection, after: Any, most: int) -> Page:
-        found = reading.incident_page(connection, which, tuple(after) if after else None, most)
-        return INCIDENTS.page([asdict(one) for one in found], most)
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
+        return [asdict(one) for one in reading.incident_page(connection, which, key, most)]
 
     return answer(request, INCIDENTS, read, asked)
 
@@ -102,10 +101,10 @@ def incident_windows(
 ) -> Response:
     """The windows of an incident, the earliest first."""
 
-    def read(connection: Connection, after: Any, most: int) -> Page:
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
         found = _incident(connection, number)
-        windows = reading.windows_of(connection, found.id, after[0] if after else None, most)
-        return WINDOWS.page([asdict(one) for one in windows], most)
+        windows = reading.windows_of(connection, found.id, key[0] if key else None, most)
+        return [asdict(one) for one in windows]
 
     return answer(request, WINDOWS, read, asked)
 
@@ -140,9 +139,8 @@ def alerts(
     ``from`` and ``to`` choose those that held then. ``paused_until``: the end of a pause that goes
     on; ``/decisions?action=pause`` has all."""
 
-    def read(connection: Connection, after: Any, most: int) -> Page:
-        key = (after[0], after[1]) if after else None
-        return ALERTS.page(paging.alert_page(connection, status, key, most, rule, period), most)
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
+        return paging.alert_page(connection, status, key, most, rule, period)
 
     return answer(request, ALERTS, read, asked, _pause)
 
@@ -164,7 +162,7 @@ def log_events(
     """What happened to logs and reports that counting cannot mend, the newest first: truncated,
     expired and re-created logs, gaps of mirrors, bad events."""
     which = records.WhichRecords(*period, cluster, topic, None, kind)
-    return answer(request, LOG_EVENTS, _by_number(LOG_EVENTS, records.log_event_page, which), asked)
+    return answer(request, LOG_EVENTS, _by_number(records.log_event_page, which), asked)
 
 
 @lists.route(router, "/runs", RUNS)
@@ -176,7 +174,7 @@ def runs(
 ) -> Response:
     """Runs of jobs (reconciliations, loads), the newest first."""
     which = records.WhichRecords(*period, kinds=job)
-    return answer(request, RUNS, _by_number(RUNS, records.job_run_page, which), asked)
+    return answer(request, RUNS, _by_number(records.job_run_page, which), asked)
 
 
 @lists.route(router, "/repairs", REPAIRS)
@@ -190,14 +188,14 @@ def repairs(
 ) -> Response:
     """What repairs did, a row a producer run and window, the newest first."""
     which = records.WhichRecords(*period, None, topic, edge, outcome)
-    return answer(request, REPAIRS, _by_number(REPAIRS, records.repair_page, which), asked)
+    return answer(request, REPAIRS, _by_number(records.repair_page, which), asked)
 
 
-def _by_number(listing: Listing, page: _Pages, which: records.WhichRecords) -> lists.Read:
-    """Reads pages whose key is the number of a row."""
+def _by_number(page: _Pages, which: records.WhichRecords) -> lists.Rows:
+    """Reads rows whose key is their number."""
 
-    def read(connection: Connection, after: Any, most: int) -> Page:
-        return listing.page(page(connection, which, after[0] if after else None, most), most)
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
+        return page(connection, which, key[0] if key else None, most)
 
     return read
 
@@ -217,10 +215,10 @@ def decisions(
     """What people decided and started, with who it was, the newest first: windows that were
     accepted, reporters that were retired, pauses of alerts, repairs."""
 
-    def read(connection: Connection, after: Any, most: int) -> Page:
-        before = after[0] if after else None
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
+        before = key[0] if key else None
         which = DecisionsAsked(action, edge or "", topic or "", None, *period, before)
-        return DECISIONS.page(decision_page(connection, which, most), most)
+        return decision_page(connection, which, most)
 
     return answer(request, DECISIONS, read, asked)
 
@@ -235,9 +233,7 @@ def disagreements(
     """Windows on which the collector and the reconciliation count differently, though both saw the
     same data: a fault of the audit itself. The newest first."""
 
-    def read(connection: Connection, after: Any, most: int) -> Page:
-        key = (after[0], after[1], after[2]) if after else None
-        found = records.disagreement_page(connection, edge, topic, key, most)
-        return DISAGREEMENTS.page(found, most)
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
+        return records.disagreement_page(connection, edge, topic, key, most)
 
     return answer(request, DISAGREEMENTS, read, asked)

@@ -33,6 +33,7 @@ from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.time_format import LARGEST
 from tallymark_audit.store.judged.graph import known_edges
 from tallymark_audit.store.reading import paging, queries, window_evidence
+from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.shown import shown_verdict
 
 MAX_WINDOWS: Final = 100
@@ -89,10 +90,8 @@ def verdicts(
     decided, messages that have not arrived are ``pending``, and none is ``missing``."""
     which = paging.Which(edge, topic, [str(one) for one in state], *period)
 
-    def read(connection: Connection, after: Any, most: int) -> Page:
-        key = (after[0], after[1], after[2]) if after else None
-        found = paging.verdict_page(connection, which, key, most)
-        return VERDICTS.page([shown_verdict(row) for row in found], most)
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
+        return [shown_verdict(row) for row in paging.verdict_page(connection, which, key, most)]
 
     return lists.answer(request, VERDICTS, read, asked)
 

@@ -58,6 +58,8 @@ class Listing:
 
 Read = Callable[[Connection, Any, int], Page]
 """Reads the page behind a key (None: the first), with a limit."""
+Rows = Callable[[Connection, Any, int], list[Row]]
+"""Reads so many rows at most behind a key (a tuple; None: from the first row on), in its order."""
 
 
 def route(
@@ -97,18 +99,35 @@ def register(
 def answer(
     request: Request,
     listing: Listing,
+    rows: Rows,
+    asked: params.Asked,
+    beside: Callable[[Connection], Mapping[str, Any]] = lambda _: {},
+    limit: int = ROWS,
+) -> Response:
+    """The rows that were asked for, as many as ``limit`` where that is not said. ``beside``: what
+    JSON has beside the list."""
+
+    def read(connection: Connection, after: Key | None, most: int) -> Page:
+        key = tuple(after) if after is not None else None
+        return listing.page(rows(connection, key, most), most)
+
+    return answer_page(request, listing, read, asked, beside, limit)
+
+
+def answer_page(
+    request: Request,
+    listing: Listing,
     read: Read,
     asked: params.Asked,
     beside: Callable[[Connection], Mapping[str, Any]] = lambda _: {},
-    rows: int = ROWS,
+    limit: int = ROWS,
 ) -> Response:
-    """The page that was asked for, of so many ``rows`` where that is not said; ``beside``: what
-    JSON has beside the list."""
+    """The same for a list that says itself where its next page begins."""
     after = params.key_of(asked.cursor, *listing.key.values())
     if wants_csv(request):
         return as_csv(request, listing, read, after, asked.limit)
     with api_of(request).store.read() as connection:
-        page = read(connection, after, asked.limit or rows)
+        page = read(connection, after, asked.limit or limit)
         extra = beside(connection)
     more = params.cursor_of(list(page.after)) if page.after is not None else None
     return varying(Answer({listing.name: page.rows, "next": more, **extra}))

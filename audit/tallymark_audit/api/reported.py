@@ -46,11 +46,8 @@ def reporters(
     arrived (ms), in ``reporters``; ``next`` is the cursor of the next page, null on the last."""
     since = now_ms() - api_of(request).deployment.audit.silence_ms if live else None
 
-    def read(connection: Connection, after: Any, most: int) -> Page:
-        key = (after[0], after[1]) if after else None
-        return REPORTERS.page(
-            paging.reporter_page(connection, cluster, kind, since, key, most), most
-        )
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
+        return paging.reporter_page(connection, cluster, kind, since, key, most)
 
     return lists.answer(request, REPORTERS, read, asked)
 
@@ -68,9 +65,8 @@ def groups(
     """The consumer groups that report what they have processed, by cluster, group and topic: their
     runs, when they were last heard of, and how far the hop to them is complete (ms)."""
 
-    def read(connection: Connection, after: Any, most: int) -> Page:
-        key = (after[0], after[1], after[2]) if after else None
-        return GROUPS.page(records.group_page(connection, cluster, group, topic, key, most), most)
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
+        return records.group_page(connection, cluster, group, topic, key, most)
 
     return lists.answer(request, GROUPS, read, asked)
 
@@ -128,8 +124,7 @@ def progress(
 ) -> Response:
     """How far each partition is counted, by cluster, topic and partition."""
 
-    def read(connection: Connection, after: Any, most: int) -> Page:
-        key = (after[0], after[1], after[2]) if after else None
-        return PROGRESS.page(records.progress_page(connection, cluster, topic, key, most), most)
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
+        return records.progress_page(connection, cluster, topic, key, most)
 
     return lists.answer(request, PROGRESS, read, asked)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from tallymark_audit.api import lists, params
 from tallymark_audit.api.fields import WATERMARK, row_schema
-from tallymark_audit.api.lists import Listing, Page
+from tallymark_audit.api.lists import Listing
 from tallymark_audit.api.problems import Answer, AuditRoute, Problem, away
 from tallymark_audit.api.state import AuditApi, api_of
 from tallymark_audit.api.waiting import TooManyWaitError
@@ -36,12 +36,10 @@ def watermarks(
     accounted for; up to ``horizon`` the absence of records can be trusted; ``holes`` are the
     windows below it that are not good. ``next`` is the cursor of the page after, or null."""
 
-    def read(connection: Connection, after: Any, most: int) -> Page:
-        key = (after[0], after[1]) if after else None
-        rows = paging.watermark_page(connection, edge, topic, key, most)
-        return WATERMARKS.page([told(row) for row in rows], most)
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
+        return [told(row) for row in paging.watermark_page(connection, edge, topic, key, most)]
 
-    return lists.answer(request, WATERMARKS, read, asked, rows=MOST)
+    return lists.answer(request, WATERMARKS, read, asked, limit=MOST)
 
 
 @lists.register(router, "/watermarks/{edge:path}/{topic}", row_schema(WATERMARK), csv=False)

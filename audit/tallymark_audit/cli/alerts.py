@@ -56,7 +56,7 @@ class Duration(click.ParamType[int]):
 @click.command()
 @options.settings
 @click.option("--all", "everything", is_flag=True, help="Those that are over, too.")
-@click.option("-n", "--limit", default=100, show_default=True, help="The newest so many.")
+@options.newest("The newest so many.")
 @click.option("--test", is_flag=True, help="Post an alert that says it is a test.")
 @click.option("--pause", type=Duration(), help="Send no alerts for so long: 30m, 2h.")
 @click.option("--resume", is_flag=True, help="End a pause.")

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Final
+from typing import Final, Unpack
 
 import click
 from rich.table import Table
@@ -30,31 +30,17 @@ BEHIND: Final = 4
 
 
 @click.command()
-@options.settings
-@options.edge
-@options.topic
-@options.period
-@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only these.")
-@click.option("-n", "--limit", default=100, show_default=True, help="The newest so many.")
-@options.as_json
-def incidents(
-    settings: str | None,
-    edge: str | None,
-    topic: str | None,
-    start: int | None,
-    end: int | None,
-    states: tuple[str, ...],
-    limit: int,
-    as_json: bool,
-) -> None:
+@options.listed(STATES)
+def incidents(**given: Unpack[options.Listed]) -> None:
     """What went wrong, from first sight to its end: one line a run of bad windows, newest first.
 
     They stay when the windows are good again, so what was wrong yesterday is still found.
     """
-    which = WhichIncidents(states, (), edge, topic, start, end)
-    with open_store(load(settings).audit_store) as store, store.read() as connection:
-        found = incident_page(connection, which, None, limit)
-    if as_json:
+    place = given["edge"], given["topic"]
+    which = WhichIncidents(given["states"], (), *place, given["start"], given["end"])
+    with open_store(load(given["settings"]).audit_store) as store, store.read() as connection:
+        found = incident_page(connection, which, None, given["limit"])
+    if given["as_json"]:
         click.echo(json.dumps([asdict(one) for one in found], indent=2))
     elif found:
         print_table(_table(found))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypedDict, TypeVar
 
 import click
 
@@ -11,6 +11,7 @@ from tallymark.errors import UserError
 from tallymark_audit.model.time_format import parse_time
 
 F = TypeVar("F", bound=Callable[..., Any])
+MOST_ROWS: Final = 1_000_000
 
 settings = click.option(
     "--settings", type=click.Path(), help="The settings file of the deployment."
@@ -43,6 +44,37 @@ class Time(click.ParamType[int]):
             return parse_time(str(value))
         except UserError as error:
             self.fail(str(error), param, ctx)
+
+
+class Listed(TypedDict):
+    """What :func:`listed` gives a command. Times are ms; None: without a bound."""
+
+    settings: str | None
+    edge: str | None
+    topic: str | None
+    start: int | None
+    end: int | None
+    states: tuple[str, ...]
+    limit: int
+    as_json: bool
+
+
+def listed(states: Iterable[str], rows: str = "The newest so many.") -> Callable[[F], F]:
+    """The options of a list by edge, topic, time and state."""
+
+    def decorate(command: F) -> F:
+        named = click.Choice(list(states))
+        only = click.option("--state", "states", multiple=True, type=named, help="Only these.")
+        asked = only(newest(rows)(as_json(command)))
+        return settings(edge(topic(period(asked))))
+
+    return decorate
+
+
+def newest(meaning: str) -> Callable[[F], F]:
+    """``--limit``: how many rows of a list, 100 where none is given."""
+    most = click.IntRange(1, MOST_ROWS)
+    return click.option("-n", "--limit", default=100, show_default=True, type=most, help=meaning)
 
 
 def period(command: F) -> F:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Final
+from typing import Final, Unpack
 
 import click
 from rich.table import Table
@@ -50,26 +50,13 @@ def overview(settings: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@options.settings
-@options.edge
-@options.topic
-@options.period
-@click.option("--state", "states", multiple=True, type=click.Choice([str(s) for s in State]))
-@click.option("-n", "--limit", default=100, show_default=True, help="The newest so many windows.")
-@options.as_json
-def verdicts(
-    settings: str | None,
-    edge: str | None,
-    topic: str | None,
-    start: int | None,
-    end: int | None,
-    states: tuple[str, ...],
-    limit: int,
-    as_json: bool,
-) -> None:
+@options.listed(map(str, State), "The newest so many windows.")
+def verdicts(**given: Unpack[options.Listed]) -> None:
     """The verdict of every window, the newest first."""
-    with open_store(load(settings).audit_store) as store, store.read() as connection:
-        found = queries.windows(connection, edge, topic, start, end, states, limit, cells=as_json)
+    as_json, place = given["as_json"], (given["edge"], given["topic"])
+    which = *place, given["start"], given["end"], given["states"], given["limit"]
+    with open_store(load(given["settings"]).audit_store) as store, store.read() as connection:
+        found = queries.windows(connection, *which, cells=as_json)
     rows = [shown_verdict(row) for row in found]
     for row in rows if as_json else ():
         few = portion_of(row["cells"], CELLS_OF_EACH) if is_cells(row["cells"]) else Portion(())
@@ -85,7 +72,7 @@ def verdicts(
 @click.argument("edge")
 @click.argument("topic")
 @click.argument("window", type=options.Time())
-@click.option("-n", "--limit", type=click.IntRange(1, 1_000_000), help=LIMIT_HELP)
+@click.option("-n", "--limit", type=click.IntRange(1, options.MOST_ROWS), help=LIMIT_HELP)
 @options.as_json
 def evidence(
     settings: str | None, edge: str, topic: str, window: int, limit: int | None, as_json: bool
@@ -128,7 +115,7 @@ def _reporter_state(row: Row, since: int) -> str:
     "--limit",
     default=1000,
     show_default=True,
-    type=click.IntRange(1, 1_000_000),
+    type=click.IntRange(1, options.MOST_ROWS),
     help="So many, the last heard of each cluster first.",
 )
 @options.as_json

@@ -14,6 +14,7 @@ from prepared_store import Prepared, deployment_in, prepare
 
 from tallymark.clock import now_ms
 from tallymark.deployment import dump_toml
+from tallymark_audit.cli import alerts
 from tallymark_audit.cli import incidents as happened
 from tallymark_audit.cli import verdicts as looking
 from tallymark_audit.model.time_format import utc
@@ -47,6 +48,14 @@ def test_what_was_repaired_is_still_listed(filled: Filled) -> None:
     assert "0 (12)" in told
     assert "REPAIRED" not in run(happened.incidents, "--state", "OPEN").output
     assert run(happened.incidents, "--topic", "nothing").output == "nothing went wrong\n"
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "1000001"])
+@pytest.mark.parametrize("command", [happened.incidents, looking.verdicts, alerts.alerts])
+def test_a_limit_has_bounds(command: Any, limit: str) -> None:
+    """``--limit -1`` printed all that SQLite holds, and ended with an error of PostgreSQL."""
+    refused = CliRunner().invoke(command, ["--limit", limit])
+    assert (refused.exit_code, "1<=x<=1000000" in refused.output) == (2, True)
 
 
 def test_names_of_strangers_do_not_control_the_terminal(filled: Filled) -> None:

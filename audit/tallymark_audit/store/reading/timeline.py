@@ -5,9 +5,9 @@ people decided."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, or_, select
 
 from tallymark_audit.judge.states import GOOD, State
 from tallymark_audit.model.edges import PRODUCER
@@ -71,17 +71,16 @@ def _verdicts(connection: Connection, one: WindowIncident) -> list[Moment]:
         # A first verdict says that there are messages; worth telling only where they are wrong.
         or_(past.revision > 0, past.state.not_in(_WELL)),
     )
-    query = query.order_by(past.judged_at.desc(), past.revision.desc()).limit(MOST)
     return [
         Moment(
             row["judged_at"],
             "verdict",
             row["state"],
             "; ".join(row["reasons"]),
-            dict(row),
+            row,
             row["window"],
         )
-        for row in connection.execute(query).mappings()
+        for row in _last(connection, query, past.judged_at, past.revision)
     ]
 
 
@@ -92,19 +91,20 @@ def _alerts(connection: Connection, one: WindowIncident) -> list[Moment]:
     if one.closed_at:
         query = query.where(a.starts_at <= one.closed_at)
     found: list[Moment] = []
-    for row in connection.execute(query.order_by(a.starts_at.desc()).limit(10 * MOST)).mappings():
+    query = query.order_by(a.starts_at.desc()).limit(10 * MOST)
+    for row in map(dict, connection.execute(query).mappings()):
         labels, said = row["labels"], row["annotations"]
         if not isinstance(labels, dict) or not isinstance(said, dict):
             continue
         if (labels.get("edge"), labels.get("topic")) != (one.edge, one.topic):
             continue
         text = str(said.get("summary", ""))
-        found.append(Moment(row["starts_at"], "alert", row["rule"], text, dict(row)))
+        found.append(Moment(row["starts_at"], "alert", row["rule"], text, row))
         if row["told_at"]:
             told = f"posted as {row['told']}"
-            found.append(Moment(row["told_at"], "told", row["rule"], told, dict(row)))
+            found.append(Moment(row["told_at"], "told", row["rule"], told, row))
         if row["ends_at"]:
-            found.append(Moment(row["ends_at"], "resolved", row["rule"], text, dict(row)))
+            found.append(Moment(row["ends_at"], "resolved", row["rule"], text, row))
     return found[: 3 * MOST]
 
 
@@ -120,8 +120,8 @@ def _logs(
     if one.closed_at:
         query = query.where(met.at <= one.closed_at)
     return [
-        Moment(row["at"], "log", row["kind"], row["reason"], dict(row))
-        for row in connection.execute(query.order_by(met.id.desc()).limit(MOST)).mappings()
+        Moment(row["at"], "log", row["kind"], row["reason"], row)
+        for row in _last(connection, query, met.id)
     ]
 
 
@@ -134,10 +134,8 @@ def _runs(connection: Connection, one: WindowIncident) -> list[Moment]:
         or_(t.finished_at == 0, t.finished_at >= one.opened_at),
     )
     return [
-        Moment(
-            row["finished_at"] or row["started_at"], "run", row["job"], row["outcome"], dict(row)
-        )
-        for row in connection.execute(query.order_by(t.id.desc()).limit(MOST)).mappings()
+        Moment(row["finished_at"] or row["started_at"], "run", row["job"], row["outcome"], row)
+        for row in _last(connection, query, t.id)
     ]
 
 
@@ -155,10 +153,10 @@ def _repairs(connection: Connection, one: WindowIncident) -> list[Moment]:
             f"repair {row['id']}",
             f"{row['copied']} copied, {row['present']} were there: {row['outcome']}"
             + (f" ({row['reason']})" if row["reason"] else ""),
-            dict(row),
+            row,
             row["window"],
         )
-        for row in connection.execute(query.order_by(t.id.desc()).limit(MOST)).mappings()
+        for row in _last(connection, query, t.id)
     ]
 
 
@@ -177,8 +175,14 @@ def _decisions(connection: Connection, one: WindowIncident) -> list[Moment]:
             "decision",
             row["action"],
             f"by {row['who']}" + (f": {row['note']}" if row["note"] else ""),
-            dict(row),
+            row,
             row["window"] if row["action"] != "repair" else None,
         )
-        for row in connection.execute(query.order_by(t.id.desc()).limit(MOST)).mappings()
+        for row in _last(connection, query, t.id)
     ]
+
+
+def _last(connection: Connection, query: Select[Any], *order: ColumnElement[int]) -> list[Row]:
+    """The last rows by these columns."""
+    found = query.order_by(*(one.desc() for one in order)).limit(MOST)
+    return [dict(row) for row in connection.execute(found).mappings()]

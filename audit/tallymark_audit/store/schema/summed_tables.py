@@ -83,6 +83,13 @@ topic_sums = Table(
 topic "" is the edge itself: its row is locked by whoever changes sums or incidents of the edge, and
 ``bad_windows`` of it counts those of :data:`incident_windows` that are not good now."""
 
+
+def _wrong() -> list[Column[int]]:
+    """How many messages are wrong now, and how many were when there were most."""
+    counts = "missing", "duplicates", "unclaimed"
+    return [big(name) for name in (*counts, *(f"worst_{one}" for one in counts))]
+
+
 window_incidents = Table(
     "window_incidents",
     metadata,
@@ -100,12 +107,7 @@ window_incidents = Table(
     big("bad"),
     big("accepted"),
     big("explained"),
-    big("missing"),
-    big("duplicates"),
-    big("unclaimed"),
-    big("worst_missing"),
-    big("worst_duplicates"),
-    big("worst_unclaimed"),
+    *_wrong(),
     text("repaired_by"),
     big("merged_into"),
     Index("window_incidents_by_place", "edge", "topic", "last_window"),
@@ -127,12 +129,7 @@ incident_windows = Table(
     big("incident"),
     text("state"),
     flag("accepted"),
-    big("missing"),
-    big("duplicates"),
-    big("unclaimed"),
-    big("worst_missing"),
-    big("worst_duplicates"),
-    big("worst_unclaimed"),
+    *_wrong(),
     text("worst_state"),
     big("opened_at"),
     big("closed_at"),
