@@ -116,7 +116,8 @@ def _templates() -> jinja2.Environment:
     # Jinja lists the types of its own filters only.
     filters: dict[str, Any] = environment.filters  # pyright: ignore[reportAssignmentType]
     filters.update(FILTERS)
-    environment.globals.update(command=command, marks=MARKS, strip_html=strip_html)
+    functions: dict[str, Any] = environment.globals  # pyright: ignore[reportAssignmentType]
+    functions.update(command=command, marks=MARKS, strip_html=strip_html)
     return environment
 
 

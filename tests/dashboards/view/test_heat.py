@@ -1,12 +1,13 @@
 """The heatmap: quiet where all is well, a symbol and a number where it is not."""
 
 import re
-from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark_audit.judge.verdicts import State
+from tallymark_audit.store.reading.heat import HeatCell
+from tallymark_audit.store.reading.sums import Sums
 from tallymark_dashboards.view.clock import clock_of
 from tallymark_dashboards.view.heat import Spot, cells_html, heads, heat_row
 
@@ -15,27 +16,15 @@ MINUTE = 60_000
 CLOCK = clock_of(NOON - 1440 * MINUTE, NOON, MINUTE, 144)
 
 
-@dataclass
-class Sums:
-    missing: int = 0
-    duplicates: int = 0
-    unclaimed: int = 0
-    bad: int = 0
-    claimed: int = 0
-    observed: int = 0
-    pending: int = 0
-    explained: int = 0
-    states: dict[str, int] = field(default_factory=dict[str, int])
-
-
-@dataclass
-class Cell:
-    start: int
-    state: str
-    sums: Sums = field(default_factory=Sums)
-    edge: str = ""
-    window: int = -1
-    healed: int = 0
+def cell(
+    start: int,
+    state: str,
+    sums: Sums | None = None,
+    edge: str = "",
+    window: int = -1,
+    healed: int = 0,
+) -> HeatCell:
+    return HeatCell(start, state, sums or Sums(), edge, window, healed)
 
 
 def where(spot: Spot) -> str:
@@ -47,8 +36,8 @@ def test_a_day_is_144_columns_of_ten_minutes() -> None:
 
 
 def test_one_bad_window_leads_to_it_and_several_to_the_topic() -> None:
-    bad = Cell(CLOCK.start, "LOSS", Sums(missing=38, bad=1), "dc1-to-aggregate", CLOCK.start)
-    many = Cell(CLOCK.start + CLOCK.step, "MIXED", Sums(missing=1234, bad=3), "e", CLOCK.start)
+    bad = cell(CLOCK.start, "LOSS", Sums(missing=38, bad=1), "dc1-to-aggregate", CLOCK.start)
+    many = cell(CLOCK.start + CLOCK.step, "MIXED", Sums(missing=1234, bad=3), "e", CLOCK.start)
     row = heat_row("clicks", CLOCK, [bad, many])
     one, several = row.spots[0], row.spots[1]
     assert one is not None
@@ -63,8 +52,8 @@ def test_one_bad_window_leads_to_it_and_several_to_the_topic() -> None:
 
 def test_what_is_not_judged_is_not_good_and_what_is_bad_stays() -> None:
     """Every collector had stopped: the last cells were as quiet as those of a healthy day."""
-    good = Cell(CLOCK.end - CLOCK.step, "COMPLETE")
-    bad = Cell(CLOCK.end - 2 * CLOCK.step, "LOSS", Sums(missing=1, bad=1), "e", 5)
+    good = cell(CLOCK.end - CLOCK.step, "COMPLETE")
+    bad = cell(CLOCK.end - 2 * CLOCK.step, "LOSS", Sums(missing=1, bad=1), "e", 5)
     row = heat_row("clicks", CLOCK, [good, bad], judged_through=CLOCK.end - 3 * CLOCK.step)
     assert row.quiet[-1] == "unjudged"
     assert row.spots[-2] is not None
@@ -73,7 +62,7 @@ def test_what_is_not_judged_is_not_good_and_what_is_bad_stays() -> None:
 
 
 def test_what_was_repaired_stays_findable() -> None:
-    row = heat_row("clicks", CLOCK, [Cell(CLOCK.start, "COMPLETE", healed=2)])
+    row = heat_row("clicks", CLOCK, [cell(CLOCK.start, "COMPLETE", healed=2)])
     spot = row.spots[0]
     assert spot is not None
     assert (spot.tone, spot.symbol) == ("healed", "◦")
@@ -81,13 +70,13 @@ def test_what_was_repaired_stays_findable() -> None:
 
 
 def test_names_and_labels_are_escaped() -> None:
-    bad = Cell(CLOCK.start, "LOSS", Sums(missing=1, bad=1), '"><script>', 5)
+    bad = cell(CLOCK.start, "LOSS", Sums(missing=1, bad=1), '"><script>', 5)
     html = cells_html(heat_row("clicks", CLOCK, [bad]), where)
     assert "<script>" not in html
 
 
 def test_a_page_of_healthy_topics_is_small() -> None:
-    cells = [Cell(start, "COMPLETE") for start in CLOCK]
+    cells = [cell(start, "COMPLETE") for start in CLOCK]
     html = cells_html(heat_row("clicks", CLOCK, cells), where)
     assert len(html) <= 144 * 12
 
@@ -98,7 +87,7 @@ def test_a_page_of_healthy_topics_is_small() -> None:
 )
 def test_every_row_has_as_many_cells_as_the_clock(states: list[str], through: int | None) -> None:
     cells = [
-        Cell(start, state, Sums(bad=1))
+        cell(start, state, Sums(bad=1))
         for start, state in zip(CLOCK, states, strict=False)
         if state
     ]
