@@ -358,9 +358,9 @@ def test_look_ups_by_time_are_made_in_a_thread(
     threads: set[str] = set()
     search = log.offset_for_time
 
-    def noted(at: int) -> OffsetAt | None:
+    def noted(at: int, until: int) -> OffsetAt | None:
         threads.add(threading.current_thread().name)
-        return search(at)
+        return search(at, until)
 
     monkeypatch.setattr(log, "offset_for_time", noted)
     assert list_offset(wire, "t", 1030).offset == 30

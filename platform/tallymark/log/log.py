@@ -78,7 +78,6 @@ class Log(ReadableLog):
         self._producers = loaded.producers
         self._active_since_ms = loaded.active_since_ms
         self._unflushed_since_ms = loaded.unflushed_since_ms
-        self._shown = 0
         self._turn = DiskTurn()
         self._job: FlushJob | None = None
         self._closed = False
@@ -116,8 +115,6 @@ class Log(ReadableLog):
 
     @config.setter
     def config(self, config: LogConfig) -> None:
-        if config.flush_before_expose and not self._config.flush_before_expose:
-            self._shown = self.end_offset  # readers keep what they have seen
         self._config = config
 
     # --- append
@@ -279,20 +276,20 @@ class Log(ReadableLog):
 
     # --- deletion
 
-    def delete_records(self, offset: int) -> int:
+    def delete_records(self, offset: int, until: int | None = None) -> int:
         """Delete the records before ``offset``; returns the offset the log begins at now. All steps
         of :meth:`begin_deletion`: durable on return."""
-        job = self.begin_deletion(offset)
+        job = self.begin_deletion(offset, until)
         job.run()
         self.finish_deletion(job)
         return job.start_offset
 
-    def begin_deletion(self, offset: int) -> DeletionJob:
+    def begin_deletion(self, offset: int, until: int | None = None) -> DeletionJob:
         """The log begins at ``offset`` from now on; segments wholly before it are removed. That is
         durable after ``run`` and :meth:`finish_deletion`. No effect where the log begins later
-        already. Raises OFFSET_OUT_OF_RANGE beyond the high watermark."""
+        already. Raises OFFSET_OUT_OF_RANGE beyond ``until``, the high watermark (None: the end)."""
         self.check_usable()
-        if not 0 <= offset <= self.high_watermark:
+        if not 0 <= offset <= (self.end_offset if until is None else until):
             raise self._out_of_range(offset)
         with guarded(self._health, f"delete records of {self.name}"):
             if offset <= self.start_offset:
@@ -313,11 +310,12 @@ class Log(ReadableLog):
             lambda segments: ExpiredSegments.find(segments, config, now_ms),
         )
 
-    def take_expired(self, old: ExpiredSegments) -> DeletionJob | None:
+    def take_expired(self, old: ExpiredSegments, until: int | None = None) -> DeletionJob | None:
         """Remove from the list the segments that :meth:`find_expired` found, as far as they are
-        still first and flushed; None: there are none."""
+        still first, flushed, and below ``until``, the high watermark; None: there are none."""
         self.check_usable()
-        count = old.count_first(self._segments, self.recovery_point)
+        safe = self.recovery_point if until is None else min(self.recovery_point, until)
+        count = old.count_first(self._segments, safe)
         if not count:
             return None
         with guarded(self._health, f"delete old segments of {self.name}"):
@@ -330,10 +328,10 @@ class Log(ReadableLog):
         if job.error is not None and not self._closed:
             raise self._health.failed(job.error, f"delete segments of {self.name}") from job.error
 
-    def apply_retention(self, now_ms: int) -> int:
+    def apply_retention(self, now_ms: int, until: int | None = None) -> int:
         """Delete segments that are too old or too many, in all steps. Returns how many. Readers
         keep the segments that they have open."""
-        job = self.take_expired(self.find_expired(now_ms))
+        job = self.take_expired(self.find_expired(now_ms), until)
         if job is None:
             return 0
         job.run()

@@ -3,6 +3,9 @@
 A reader takes the list of segments once: it is a value. If a segment is removed from the list
 meanwhile, it raises :class:`~tallymark.log.segments.segment.SegmentGoneError`, and the reader takes
 the list again.
+
+A log knows its end, and how far it is on the disk. How far consumers may read is the partition's to
+know (its high watermark): they pass it as ``until``; None is the end of the log.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ T = TypeVar("T")
 
 
 class ReadableLog:
-    """``end_offset`` is the offset of the next record, everything below ``recovery_point`` is on
-    the disk. Only the owner of the log writes the attributes."""
+    """``end_offset`` is the offset of the next record, ``recovery_point`` the flushed end:
+    everything below it is on the disk. Only the owner of the log writes the attributes."""
 
     name: str
     end_offset: int
@@ -33,27 +36,12 @@ class ReadableLog:
     _health: DiskHealth
     _segments: SegmentList
     _start: int
-    _shown: int
     _closed: bool
 
     @property
     def start_offset(self) -> int:
         """The first offset that is kept; it may lie inside of a segment, and of a batch."""
         return max(self._start, self._segments.start_offset)
-
-    @property
-    def high_watermark(self) -> int:
-        """Readers see the records below this offset. There is one replica, so this is the end of
-        the log; with ``flush_before_expose`` in the config, the end of what is on the disk."""
-        if self._config.flush_before_expose:
-            return max(self.recovery_point, self._shown)
-        return self.end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """No transaction is open below this offset. There are none, so this is the high
-        watermark."""
-        return self.high_watermark
 
     @property
     def size(self) -> int:
@@ -65,18 +53,25 @@ class ReadableLog:
         return len(self._segments)
 
     def read(
-        self, offset: int, max_bytes: int, *, min_one: bool = True, wait: bool = True
+        self,
+        offset: int,
+        max_bytes: int,
+        until: int | None = None,
+        *,
+        min_one: bool = True,
+        wait: bool = True,
     ) -> LogSlice:
         """Whole batches from the one that holds ``offset`` on, at most ``max_bytes`` of them, of
-        one segment, up to the high watermark. ``min_one``: at least one batch, however large. Any
-        thread may call it.
+        one segment, none that begins at ``until`` or later. ``min_one``: at least one batch,
+        however large. Empty between ``until`` and the end. Any thread may call it.
 
         Raises KafkaError OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR; without
         ``wait`` ColdSegmentError where indexes would have to be loaded: call :meth:`warm` in a
         thread, since an event loop must not wait for that.
         """
         self.check_usable()
-        until = self.high_watermark
+        if until is None:
+            until = self.end_offset
         if not self.start_offset <= offset < until:
             if offset < self.start_offset or offset > self.end_offset:
                 raise self._out_of_range(offset)
@@ -92,7 +87,7 @@ class ReadableLog:
                     if found is not None:
                         return LogSlice(b"", offset)
             except SegmentGoneError:  # deleted or compacted just now
-                return self.read(offset, max_bytes, min_one=min_one, wait=wait)
+                return self.read(offset, max_bytes, until, min_one=min_one, wait=wait)
         return LogSlice(b"", until)
 
     def is_warm(self, offset: int) -> bool:
@@ -108,28 +103,29 @@ class ReadableLog:
             if segment.find(offset) is not None:
                 break
 
-    def offset_for_time(self, timestamp: int) -> OffsetAt | None:
+    def offset_for_time(self, timestamp: int, until: int | None = None) -> OffsetAt | None:
         """:func:`tallymark.log.segments.offset_lookup.offset_for_time`. Any thread may."""
+        end = self.end_offset if until is None else until
         return self._look(
             "search",
-            lambda segments: lookup.offset_for_time(
-                segments, timestamp, self.start_offset, self.high_watermark
-            ),
+            lambda segments: lookup.offset_for_time(segments, timestamp, self.start_offset, end),
         )
 
-    def max_timestamp(self) -> OffsetAt | None:
+    def max_timestamp(self, until: int | None = None) -> OffsetAt | None:
         """:func:`tallymark.log.segments.offset_lookup.max_timestamp`. Any thread may."""
+        end = self.end_offset if until is None else until
         return self._look(
             "search",
-            lambda segments: lookup.max_timestamp(segments, self.start_offset, self.high_watermark),
+            lambda segments: lookup.max_timestamp(segments, self.start_offset, end),
         )
 
-    def offsets_before(self, time_ms: int, max_offsets: int) -> list[int]:
+    def offsets_before(self, time_ms: int, max_offsets: int, until: int | None = None) -> list[int]:
         """:func:`tallymark.log.segments.offset_lookup.offsets_before`. Any thread may."""
+        end = self.end_offset if until is None else until
         return self._look(
             "search",
             lambda segments: lookup.offsets_before(
-                segments, time_ms, max_offsets, self.start_offset, self.high_watermark
+                segments, time_ms, max_offsets, self.start_offset, end
             ),
         )
 

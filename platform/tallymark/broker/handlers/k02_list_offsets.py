@@ -127,7 +127,9 @@ def _old_style(
 ) -> ListOffsetsResponsePartition:
     if ask.timestamp < EARLIEST or ask.max_num_offsets < 0:
         raise KafkaError(CODES["INVALID_REQUEST"], f"{ask.max_num_offsets} at {ask.timestamp}")
-    found = partition.log.offsets_before(ask.timestamp, ask.max_num_offsets)
+    found = partition.log.offsets_before(
+        ask.timestamp, ask.max_num_offsets, partition.high_watermark
+    )
     return ListOffsetsResponsePartition(
         partition_index=ask.partition_index, old_style_offsets=found
     )
@@ -143,10 +145,11 @@ def _find(partition: Partition, timestamp: int, version: int) -> tuple[int, int]
         return partition.log.start_offset, -1
     if timestamp == LATEST_TIERED:
         return -1, -1
+    log, until = partition.log, partition.high_watermark
     found = (
-        partition.log.max_timestamp()
+        log.max_timestamp(until)
         if timestamp == MAX_TIMESTAMP
-        else partition.log.offset_for_time(timestamp)
+        else log.offset_for_time(timestamp, until)
     )
     return (-1, -1) if found is None else found
 

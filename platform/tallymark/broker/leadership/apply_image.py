@@ -202,7 +202,7 @@ class Leadership:
             for index in range(len(topic.partitions)):
                 partition = self._partitions.get(topic.name, index)
                 if partition is not None:
-                    partition.log.config = config
+                    partition.configure(config)
             log.info("topic configured name=%s configs=%s", topic.name, dict(topic.configs))
 
     def take_settings(self, settings: BrokerSettings) -> None:
@@ -217,7 +217,7 @@ class Leadership:
             key = tuple(sorted(topic.configs.items()))
             if key not in made:
                 made[key] = self._opener.config_of(topic)
-            partition.log.config = made[key]
+            partition.configure(made[key])
 
     def _load(self, partition: Partition) -> None:
         """Replay committed offsets in the background; until then commits get a retriable error."""

@@ -37,7 +37,6 @@ from tallymark.log.compaction.swap import Swap
 from tallymark.log.compaction.task import Cleaned, Paused, Summary
 from tallymark.log.config import NEVER
 from tallymark.log.disk.files import Files
-from tallymark.log.disk.partition_folder import key_of
 
 log = logging.getLogger(__name__)
 
@@ -108,8 +107,11 @@ class Cleaner:
     async def _look(self) -> None:
         """Begin to compact the filthiest log of all topics without a running compaction."""
         busy = self._turns.topics
-        logs = [each.log for each in self._partitions if each.log.config.compact]
-        others = [each for each in logs if key_of(each.name).topic not in busy]
+        others = [
+            (each.log, each.last_stable_offset)
+            for each in self._partitions
+            if each.log.config.compact and each.topic not in busy
+        ]
         filthiest = await self._in_thread(partial(self._filthiest, others))
         if filthiest is None:
             self._look_at = self._loop.time() + self.settings.log_cleaner_backoff_ms / 1000
@@ -117,15 +119,15 @@ class Cleaner:
             memory = self.settings.log_cleaner_dedupe_buffer_size
             self._turns.begin(*filthiest, memory)
 
-    def _filthiest(self, logs: Sequence[Log]) -> _Filthy | None:
-        """The filthiest log; runs in a thread."""
+    def _filthiest(self, logs: Sequence[tuple[Log, int]]) -> _Filthy | None:
+        """The filthiest of these logs, each with its last stable offset; runs in a thread."""
         now_ms = self._now_ms()
         found: list[_Filthy] = []
-        for each in logs:
+        for each, until in logs:
             if each.is_closed or each.is_offline or self._not_before.get(each, 0) > now_ms:
                 continue
             try:
-                dirt = dirt_of(each, self._points.of(each), now_ms)
+                dirt = dirt_of(each, self._points.of(each), now_ms, until)
             except (KafkaError, OSError) as error:
                 self._fail(each, f"cannot be looked at: {error}")
                 continue

@@ -165,7 +165,7 @@ class Housekeeper:
         found, loop = partition.log, asyncio.get_running_loop()
         found.expire_producers(now_ms)
         old = await loop.run_in_executor(self._upkeep, partial(found.find_expired, now_ms))
-        job = found.take_expired(old)
+        job = found.take_expired(old, partition.high_watermark)
         if job is None:
             return
         try:

@@ -1,9 +1,18 @@
 """One partition that this broker leads. The event loop is its only owner: no locks.
 
 The steps: prepare the batch (a long one in a thread), append it to the log, wake the parked
-fetches, answer. With one replica every appended record is committed, so the high watermark is the
+fetches, answer.
+
+The high watermark is the partition's, not the log's: consumers see the records below it, and only
+these may be deleted or compacted. With one replica every appended record is committed, so it is the
 end of the log; with ``flush.before.expose`` it is the end of the flushed records, and a flush wakes
-the fetches.
+the fetches. With several replicas it is what they have in common: :meth:`Partition.commit`.
+
+::
+
+    log start          high watermark         log end
+    |  consumers read  |  empty, the fetch    |  OFFSET_OUT_OF_RANGE
+    |                  |  waits               |
 """
 
 from __future__ import annotations
@@ -20,6 +29,7 @@ from tallymark.broker.partitions.append_queue import AppendQueue
 from tallymark.broker.partitions.flush_waiters import FlushWaiters
 from tallymark.broker.partitions.producible import check_producible
 from tallymark.errors import CODES, KafkaError
+from tallymark.log.config import LogConfig
 from tallymark.log.disk.files import FileSlice
 from tallymark.log.log import Log
 from tallymark.log.results import AppendInfo
@@ -46,9 +56,11 @@ class Partition:
     """
 
     __slots__ = (
+        "_committed",
         "_exposure",
         "_flush_wanted",
         "_queue",
+        "_shown",
         "_waiting",
         "index",
         "leader_epoch",
@@ -76,6 +88,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.traffic = traffic or TopicTraffic()
         self._flush_wanted = flush_wanted
+        self._committed: int | None = None
+        self._shown = 0
         self._exposure = FlushWaiters()
         self._queue = AppendQueue(preparers)
         self._waiting: set[Watcher] = set()
@@ -86,7 +100,35 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         """The offset up to which consumers may read."""
-        return self.log.high_watermark
+        if self._committed is not None:
+            return self._committed
+        log = self.log
+        if log.config.flush_before_expose:
+            return max(log.recovery_point, self._shown)
+        return log.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """No transaction is open below this offset. There are none, so this is the high
+        watermark."""
+        return self.high_watermark
+
+    def commit(self, offset: int) -> None:
+        """The replicas have all records below ``offset``: consumers may read them. From the first
+        call on this is the high watermark; it never falls, since one object is one leader epoch,
+        and never passes the end of the log."""
+        before = self._committed
+        self._committed = after = min(max(offset, before or 0), self.log.end_offset)
+        if after != before:
+            self.wake()
+            self._exposure.shown(after)
+
+    def configure(self, config: LogConfig) -> None:
+        """Change the settings of the log. What consumers have seen stays visible where
+        ``flush.before.expose`` is switched on."""
+        if config.flush_before_expose and not self.log.config.flush_before_expose:
+            self._shown = self.log.end_offset
+        self.log.config = config
 
     def append(self, records: Buffer, now_ms: int) -> AppendInfo:
         """Append one record batch of a producer. A batch that was appended before (a retry) is a
@@ -125,7 +167,7 @@ class Partition:
         if not appended.duplicate:
             self.traffic.received_messages += appended.last_offset - appended.first_offset + 1
             self.traffic.received_bytes += size
-            if appended.last_offset < self.log.high_watermark:
+            if appended.last_offset < self.high_watermark:
                 self.wake()
             if self.log.flush_due(now_ms):
                 self._flush_wanted(self)
@@ -133,26 +175,28 @@ class Partition:
 
     def exposed(self, offset: int) -> asyncio.Future[None] | None:
         """For a producer with ``acks=all``, after its append: None where readers see the record at
-        ``offset`` already, as always without ``flush.before.expose``. Otherwise requests a flush at
-        once, and returns a future that is done when readers see the record.
+        ``offset`` already, as always with one replica and without ``flush.before.expose``.
+        Otherwise requests a flush at once, unless other replicas are to be waited for, and returns
+        a future that is done when readers see the record.
 
         The future fails with KafkaError: KAFKA_STORAGE_ERROR when the flush fails,
         NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION when this broker stops leading the
         partition. Where it has stopped before the call, that error is raised. A caller that stops
         waiting (REQUEST_TIMED_OUT) cancels the future.
         """
-        if offset < self.log.high_watermark:
+        if offset < self.high_watermark:
             return None
         self._queue.check()
         future = self._exposure.wait_for(offset)
-        self._flush_wanted(self)
+        if self._committed is None:
+            self._flush_wanted(self)
         return future
 
     def flushed(self) -> None:
         """A flush has succeeded: more records may be exposed now."""
-        if self.log.config.flush_before_expose or self._exposure:
+        if self._committed is None and (self.log.config.flush_before_expose or self._exposure):
             self.wake()
-            self._exposure.shown(self.log.high_watermark)
+            self._exposure.shown(self.high_watermark)
             if self._exposure:
                 self._flush_wanted(self)
 
@@ -173,7 +217,8 @@ class Partition:
             raise KafkaError(
                 CODES["POLICY_VIOLATION"], f"{self}: cleanup.policy does not say delete"
             )
-        job = log.begin_deletion(log.high_watermark if offset == -1 else offset)
+        until = self.high_watermark
+        job = log.begin_deletion(until if offset == -1 else offset, until)
         self.wake()
         await asyncio.to_thread(job.run)
         log.finish_deletion(job)
@@ -183,12 +228,12 @@ class Partition:
         """The leader epoch of the record at ``offset``; the current epoch at the high watermark, -1
         where there is no record. Safe from any thread; call it in a thread where the log's indexes
         are not in memory."""
-        end = self.log.high_watermark
+        end = self.high_watermark
         if offset == end:
             return self.leader_epoch
         if not self.log.start_offset <= offset < end:
             return -1
-        return read_header(first_header(self.log.read(offset, 0).data)).partition_leader_epoch
+        return read_header(first_header(self.log.read(offset, 0, end).data)).partition_leader_epoch
 
     def check_epoch(self, known: int) -> None:
         """Raise an error for a client with another leader epoch; -1 is a client without one

@@ -110,23 +110,24 @@ class FetchRound:
         if isinstance(partition, KafkaError):
             raise partition
         partition.check_epoch(ask.current_leader_epoch)
-        log = partition.log
+        log, high_watermark = partition.log, partition.high_watermark
         if ask.last_fetched_epoch >= 0 and self._diverges(item, partition):
             data: object = b""
         else:
             room = max(0, min(ask.max_bytes, room))
-            data = log.read(ask.fetch_offset, room, min_one=first, wait=self._wait).data
+            data = log.read(
+                ask.fetch_offset, room, high_watermark, min_one=first, wait=self._wait
+            ).data
             if not isinstance(data, bytes):
                 if self._version < _FIRST_WITH_ZSTD and uses_zstd(first_header(data)):
                     raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], f"{partition}: zstd")
                 if data.size < SENDFILE_FROM:
                     data = data.read()  # cheaper than a system call of its own
-        high_watermark = partition.high_watermark
         return Found(
             ask.partition,
             0,
             high_watermark,
-            min(log.last_stable_offset, high_watermark),
+            partition.last_stable_offset,
             log.start_offset,
             data,
         )

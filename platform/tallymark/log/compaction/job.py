@@ -9,11 +9,11 @@ from tallymark.log.log import Log
 from tallymark.log.segments.segment import Segment, SegmentGoneError
 
 
-def dirt_of(target: Log, cleaned_until: int, now_ms: int) -> Dirt:
-    """How dirty the log is. Any thread may call it. Reads indexes only where a compaction lag is
-    set."""
-    durable = min(target.recovery_point, target.last_stable_offset)
-    return assess(closed_segments(target), cleaned_until, durable, target.config, now_ms)
+def dirt_of(target: Log, cleaned_until: int, now_ms: int, until: int | None = None) -> Dirt:
+    """How dirty the log is below ``until``, the partition's last stable offset (None: the end). Any
+    thread may call it. Reads indexes only where a compaction lag is set."""
+    safe = target.recovery_point if until is None else min(target.recovery_point, until)
+    return assess(closed_segments(target), cleaned_until, safe, target.config, now_ms)
 
 
 def closed_segments(target: Log) -> tuple[ClosedSegment, ...]:

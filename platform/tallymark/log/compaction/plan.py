@@ -4,8 +4,8 @@
 
     start            first dirty                 end            (recovery point, active segment)
     |  clean bytes   |   dirty bytes             |   never touched
-    cleaned before   written since               first segment that is active, not flushed, or
-                                                 younger than min.compaction.lag.ms
+    cleaned before   written since               first segment that is active, not flushed, not
+                                                 committed, or younger than min.compaction.lag.ms
 
 The dirty ratio is dirty / (clean + dirty), as Kafka computes it.
 """
@@ -58,15 +58,15 @@ class Dirt:
 def assess(
     segments: Sequence[ClosedSegment],
     cleaned_until: int,
-    durable: int,
+    safe: int,
     config: LogConfig,
     now_ms: int,
 ) -> Dirt:
     """How dirty these closed segments are, all of a log's but the active one.
 
     ``cleaned_until``: where the last compaction ended. Where that is not in the log (it was
-    truncated, or created again) nothing counts as clean. ``durable``: what lies behind it is not on
-    the disk yet.
+    truncated, or created again) nothing counts as clean. ``safe``: what lies behind it is not on
+    the disk yet, or not committed.
     """
     first = segments[0].base_offset if segments else 0
     last = segments[-1].end_offset if segments else 0
@@ -77,7 +77,7 @@ def assess(
     for segment in segments:
         is_dirty = segment.end_offset > first_dirty
         too_young = config.min_compaction_lag_ms > 0 and segment.max_timestamp > youngest
-        if segment.end_offset > durable or (is_dirty and too_young):
+        if segment.end_offset > safe or (is_dirty and too_young):
             break
         if not is_dirty:
             clean += segment.size

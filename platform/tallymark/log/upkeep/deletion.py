@@ -3,11 +3,12 @@
 ::
 
     old = log.find_expired(now_ms)       in any thread: facts from the indexes of old segments
-    job = log.take_expired(old)          in the owner's thread: the segments leave the list
+    job = log.take_expired(old, until)   in the owner's thread: the segments leave the list
     job.run()                            in any thread: their files go
     log.finish_deletion(job)             in the owner's thread: a failed disk raises
 
 ``log.apply_retention(now_ms)`` does all of it; ``log.begin_deletion(offset)`` begins in the middle.
+What lies behind the high watermark stays: another replica may have other records there.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ class ExpiredSegments(NamedTuple):
         count = deletable(each, now_ms, config.retention_ms, config.retention_bytes)
         return cls(each[:count], each[count - 1].next_offset if count else 0)
 
-    def count_first(self, segments: SegmentList, recovery_point: int) -> int:
-        """How many of them are still the first of ``segments``, and wholly below the recovery
-        point. A segment that was not flushed yet stays: a power failure may bring it back, and then
-        without all of its records, so that the log would seem torn there."""
+    def count_first(self, segments: SegmentList, safe: int) -> int:
+        """How many of them are still the first of ``segments``, and wholly below ``safe``: the
+        recovery point and the high watermark. A segment that was not flushed yet stays: a power
+        failure may bring it back, and then without all of its records, so that the log would seem
+        torn there."""
         count = 0
         for seen, there in zip(self.segments, segments, strict=False):
-            if seen is not there or there.next_offset > min(self.end, recovery_point):
+            if seen is not there or there.next_offset > min(self.end, safe):
                 break
             count += 1
         return count
