@@ -41,7 +41,7 @@ check: $(VENV)/.dev
 	$(BIN)/pyright
 
 test: $(VENV)/.dev java others
-	$(PYTEST) -n 3 --dist loadfile --durations=20 -m "not soak"
+	$(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder --durations=20 -m "not soak"
 
 unit: $(VENV)/.dev
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-fast} $(PYTEST) -n 2 --dist loadfile -m "not soak and not process and not spark and not apache_kafka and not socket and not database and not slow"

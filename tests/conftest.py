@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from resource_marks import OpeningGuard, mark_what_tests_open
 from slow_tests import SlowTests
+from spread_files import spread
 
 if TYPE_CHECKING:
     from postgres import PostgresServer
@@ -41,8 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_what_tests_open(items)
+    if hasattr(config, "workerinput"):  # one of several workers
+        items[:] = spread(items)
 
 
 @pytest.fixture(scope="session", autouse=True)
