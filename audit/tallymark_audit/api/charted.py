@@ -97,8 +97,8 @@ def buckets(
             "start": time("The period: from,"),
             "end": time("And up to, excluded,"),
             "through": time("The earliest watermark (-1: none),"),
-            "through_edge": text("Whose it is: the edge."),
-            "through_topic": text("Whose it is: the topic."),
+            "through_edge": text("The edge that has this watermark."),
+            "through_topic": text("The topic that has it."),
             "topics": number("How many topics there are."),
             "hops": Field("object", "The same numbers of each edge by itself."),
         }

@@ -125,7 +125,7 @@ REPORTER: Final[Fields] = {
     "cluster": text("The cluster about which it reports."),
     "reporter": text("Its name: a run of a program."),
     "kind": text("producer, consumer, mirror or lake."),
-    "tier": text("Which side of a hop it tells of."),
+    "tier": text("The side of a hop that it reports on."),
     "server": text("The host it runs on."),
     "application": text("The program, as it calls itself."),
     "instance": text("The run, as its stamps have it (hex)."),
@@ -147,6 +147,6 @@ ALERT: Final[Fields] = {
     "annotations": Field("object", "What it says."),
     "starts_at": time("Since when it holds,"),
     "ends_at": time("When it was over; 0: it is not,"),
-    "told": text("What the webhook has accepted: firing, resolved, nobody, or nothing yet."),
+    "told": text("What the webhook accepted last: firing, resolved; nobody: it was not sent."),
     "told_at": time("When it was posted last; 0: never,"),
 }

@@ -169,7 +169,7 @@ _EVIDENCE: Final = {
     ),
     "incidents": rows_schema(happened_fields.LOG_EVENT, "What happened to the logs."),
     "repairs": rows_schema(happened_fields.REPAIR, "What repairs did."),
-    "left_out": {"type": "object", "description": "Rows that are not told, by list."},
+    "left_out": {"type": "object", "description": "How many rows are left out, by list."},
     "was": {**_WAS, "type": ["object", "null"], "description": "What was wrong, if it is better."},
     "other_hops": {"type": "integer", "description": "Cells left out: they are of other hops."},
 }
@@ -220,7 +220,7 @@ _REPAIRABILITY: Final = row_schema(
         "repairable": number("Those that can be repaired, as far as the store knows."),
         "unsure": number("Those of them for which upstream was not searched yet."),
         "left": listed("What else is wrong with the window, and why it stays as it is."),
-        "tell": listed("Whom to tell what."),
+        "tell": listed("Messages to send, each with its addressee."),
     },
     {"others": rows_schema(_WHY, "The rest."), "steps": rows_schema(_STEP, "In this order.")},
 )
@@ -234,7 +234,7 @@ def repairability(
     window: Annotated[params.Moment, Query(description="The start of the window.")],
 ) -> Response:
     """How many of the missing messages of a window can be repaired, why the others cannot, the
-    commands, and whom to tell: from the store alone. The plan (the first command) asks the
+    commands, and who has to know: from the store alone. The plan (the first command) asks the
     clusters."""
     api = api_of(request)
     with api.store.read() as connection:

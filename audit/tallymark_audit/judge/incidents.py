@@ -36,7 +36,7 @@ class Standing(NamedTuple):
 
     @property
     def bad(self) -> bool:
-        """Whether somebody has to look at it."""
+        """Whether a person has to look at it."""
         return self.state not in GOOD and not self.accepted
 
 

@@ -34,7 +34,7 @@ def load_again(
 ) -> list[ItemResult]:
     """Load the plan's items again, all in one process; ``done`` is called with each. ``settings``
     is the path of the settings file, if one was given. What the load has not brought is the reason
-    of each result; the verdicts tell which, once the windows are judged again."""
+    of each result; the verdicts name it, once the windows are judged again."""
     if not plan.items:
         return []
     with tempfile.TemporaryDirectory(prefix="tallymark-repair-") as folder:

@@ -1,4 +1,4 @@
-"""What to do about a window, with the commands, and whom to tell. Pure."""
+"""What to do about a window, with the commands, and who has to know. Pure."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def whom_to_tell(found: Evidence, edge: Edge, known: Known, lost: int) -> tuple[
         wrong = lost or row["duplicates"]
         return (*told, f"the owners of the group {escaped(edge.group)}") if wrong else tuple(told)
     readers = [escaped(one) for one in known.readers[:NAMED]]
-    who = f"the groups {', '.join(readers)}" if readers else f"whoever reads {topic}"
+    who = f"the groups {', '.join(readers)}" if readers else f"the readers of {topic}"
     if lost:
         told.append(f"{who} on {edge.downstream}: {lost:,} messages will not come")
     if row["duplicates"]:

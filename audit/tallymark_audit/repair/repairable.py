@@ -42,7 +42,7 @@ class Repairability:
     """Of ``of`` missing messages ``repairable`` can be repaired, as far as the store knows; for
     ``unsure`` of these upstream was not searched yet. ``others``: why the rest cannot, the most
     first. ``left``: what else is wrong with the window, and why it stays as it is. ``steps``: what
-    to do, in this order. ``tell``: whom to tell what."""
+    to do, in this order. ``tell``: messages to send, each with its addressee."""
 
     of: int = 0
     repairable: int = 0
@@ -221,7 +221,7 @@ def _all_gone(within: Sequence[OffsetRange], gone: Gone) -> bool:
 
 
 def _kind(cell: CellVerdict, around: Sequence[OffsetRange]) -> str:
-    """Refusals of one kind are told together."""
+    """Refusals of one kind are one line."""
     if not cell.key.stamped:
         return "no stamp"
     if not cell.missing:

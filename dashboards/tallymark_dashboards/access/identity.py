@@ -46,7 +46,7 @@ class TrustedProxy:
         return any((mapped or address) in network for network in self._networks)
 
     def identity(self, headers: Headers) -> Identity | None:
-        """Whom the headers of a trusted proxy name; None: nobody, as for a health check."""
+        """The user named by the headers of a trusted proxy; None: none, as for a health check."""
         users = [value for name, value in headers if name.lower() == self._user]
         groups = [value for name, value in headers if name.lower() == self._groups]
         if not users or users == [b""]:
@@ -80,7 +80,7 @@ def _is_among(identity: Identity, names: Iterable[str]) -> bool:
     for name in names:
         if name == EVERYONE:
             return True
-        # A user may be called "group:x": that makes nobody a member of x.
+        # A user may be called "group:x", and is no member of x by that.
         if name.startswith(GROUP):
             if name.removeprefix(GROUP) in identity.groups:
                 return True

@@ -1,5 +1,5 @@
-"""The log-in in front of the dashboards: a user of the users file (HTTP Basic), or whom a trusted
-proxy names. It puts the user into the ASGI scope, where pages and actions find it.
+"""The log-in in front of the dashboards: a user of the users file (HTTP Basic), or one that a
+trusted proxy names. It puts the user into the ASGI scope, where pages and actions find it.
 
 ::
 
@@ -69,7 +69,7 @@ class DashboardLogin:
         return await self.basic.check(authorization, host)
 
     async def user(self, scope: Message) -> tuple[User, int, str]:
-        """Who asks, with status 200; else why nobody is let in."""
+        """The user of the request, with status 200; else why the request is refused."""
         if self.proxy.trusts(_address(scope.get(PEER, scope.get("client")))):
             found = self.proxy.identity(scope["headers"])
             if found is not None and found.wrong:

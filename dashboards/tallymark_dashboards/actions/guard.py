@@ -1,4 +1,4 @@
-"""Whether a request may change something. Pure: each check is one reason, told to the user."""
+"""Whether a request may change something. Pure: each check is one reason, which the user sees."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tallymark_dashboards.frame.time_range import time_range
 
 MOST_SAID = 300
 PROGRAMS = ("/api/", "/fragment/", "/static/", "/live")
-"""Below these an error is told as JSON, also to a browser."""
+"""Errors below these are JSON, also for a browser."""
 
 
 def handle_errors(app: FastAPI) -> None:

@@ -41,7 +41,7 @@ class Headers:
 class PathPrefix:
     """Takes ``prefix`` ("/audit") from the paths that begin with it. A proxy may pass the prefix
     on, or remove it; either way the routes see a path without. Links are made with the prefix of
-    the settings: ``X-Forwarded-Prefix`` is not read, since anyone could send it."""
+    the settings: ``X-Forwarded-Prefix`` is not read, since any client could send it."""
 
     def __init__(self, app: ASGIApp, prefix: str) -> None:
         self._app, self._prefix = app, prefix

@@ -36,7 +36,7 @@ class Paging(NamedTuple):
 class Ask:
     """What a page function gets. ``connection`` is one snapshot of the store. ``query``: as it
     came, bounded by :func:`bounded`. ``now``: ms. ``age``: how old the audit is; every page
-    tells it where that is too old. ``notes``: what was taken instead of what the
+    shows it where that is too old. ``notes``: what was taken instead of what the
     query says; each is shown once on the page."""
 
     context: Context

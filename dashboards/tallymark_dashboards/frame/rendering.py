@@ -25,7 +25,7 @@ from tallymark_dashboards.view.marks import Tone
 @dataclass(frozen=True, slots=True)
 class Rendered:
     """``html``: the fragment. ``digest`` differs when anything that is to be seen differs: the
-    fragment, or what the tab tells."""
+    fragment, or what the tab shows."""
 
     html: str
     title: str

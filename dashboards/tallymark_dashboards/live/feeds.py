@@ -39,12 +39,13 @@ MAX_DIGEST: Final = 100
 QUIET_SHARE: Final = 0.01
 """And what they may take while it does not change."""
 BEAT_S: Final = 10.0
-"""A viewer that is sent nothing else is told so often that what it has is current."""
+"""After so long without news a viewer is sent that what it has is current."""
 
 
 class Address(NamedTuple):
-    """What is rendered once for all who look at it: a page, its query, and as whom. Users who may
-    change nothing see the same, so they are one user here, without a name (:meth:`of`)."""
+    """What is rendered once for all its viewers: a page, its query, and the user who sees it.
+    Users who may change nothing see the same, so they are one user here, without a name
+    (:meth:`of`)."""
 
     path: str
     query: tuple[tuple[str, str], ...] = ()

@@ -1,4 +1,4 @@
-"""Alerts: those that hold now, when nobody is notified, and the log."""
+"""Alerts: those that hold now, the pauses of notifications, and the log."""
 
 from __future__ import annotations
 

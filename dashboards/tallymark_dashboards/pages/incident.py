@@ -34,7 +34,7 @@ WINDOWS: Final = 100
 """Windows on one page."""
 NEAR: Final = 5
 WEIGHED: Final = 3
-"""Windows of which it is told how many messages can be repaired."""
+"""Windows for which the page says how many messages can be repaired."""
 CELLS: Final = 100
 _PAGE_OF: Final = {"alert": "alerts", "told": "alerts", "log": "incidents", "run": "runs"}
 _NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)

@@ -82,8 +82,8 @@ def follow(ends: Course, at: int, end: int) -> None:
 
 
 def delay(ends: Course, offset: int, now: int) -> Delay | None:
-    """The age of the record at ``offset``, the first one that was not read, as the course of the
-    log's end tells it; 0 where nothing is unread, None where nothing is known."""
+    """The age of the record at ``offset``, the first one that was not read, by the course of the
+    log's end; 0 where nothing is unread, None where nothing is known."""
     before: tuple[int, ...] | None = None
     for sample in ends:
         at, end = sample

@@ -118,7 +118,7 @@
   };
   const mayRemove = (node) => !(node.nodeType === Node.ELEMENT_NODE && typedIn(node));
   const maySet = (name, node) => {
-    if (name === "open") return node.localName !== "details"; // whoever looks has opened it
+    if (name === "open") return node.localName !== "details"; // the viewer has opened it
     if (name === "hidden") return !node.hasAttribute("data-copy"); // copy.js shows these
     return !(name === "tabindex" && node.closest("[data-roving]")); // the place in a grid
   };

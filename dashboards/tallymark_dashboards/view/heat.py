@@ -53,7 +53,7 @@ class Spot:
 @dataclass(frozen=True, slots=True)
 class HeatRow:
     """A topic: one spot a span of the clock; None where it is healthy, or has no messages
-    (``quiet`` tells which: a tone a span)."""
+    (``quiet`` says which: a tone a span)."""
 
     topic: str
     spots: tuple[Spot | None, ...]

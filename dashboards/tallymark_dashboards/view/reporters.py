@@ -1,7 +1,7 @@
 """Who reports, and whether it still does. Pure.
 
-When a reporter was last heard is not told as long as it reports: that changes every few seconds,
-and with it every page that shows it, though nothing has happened.
+As long as a reporter reports, its last report has no time here: that changes every few seconds, and
+with it every page that shows it, though nothing has happened.
 """
 
 from __future__ import annotations

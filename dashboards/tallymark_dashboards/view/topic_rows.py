@@ -89,7 +89,7 @@ def pulse(summaries: Sequence[TopicSummary]) -> list[Pulse]:
         Pulse("missing", f"{missing:,}", "bad" if missing else "", f"of {claimed:,} claimed"),
         Pulse("duplicated", f"{copies:,}", "bad" if copies else "", "copies beyond the first"),
         Pulse("unclaimed", f"{unclaimed:,}", "warn" if unclaimed else "", "seen, never claimed"),
-        Pulse("windows unknown", f"{unknown:,}", "warn" if unknown else "", "someone is silent"),
+        Pulse("windows unknown", f"{unknown:,}", "warn" if unknown else "", "a reporter is silent"),
         Pulse("complete", share(claimed - missing, claimed), "", "of claimed messages, floored"),
     ]
 

@@ -55,7 +55,7 @@ class CountLike(Protocol):
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
     """A partition as the page shows it. ``late``: the count is behind for longer than is usual;
-    only then ``behind`` and ``through`` are told, since they change with every record. ``leader``:
+    only then ``behind`` and ``through`` are shown, since they change with every record. ``leader``:
     its broker, -1 where there is none, None where that is not known."""
 
     cluster: str

@@ -20,8 +20,8 @@ _USER: Final = re.compile(r"[^\s,][^,]{0,254}")
 
 
 class DashboardRoles(Part):
-    """Which users that have logged in may do what: their names, ``group:NAME`` for those of whom
-    the proxy says that they are in that group or role, ``*`` for all of them. Where no log-in is
+    """Which users that have logged in may do what: their names, ``group:NAME`` for those
+    whom the proxy puts into that group or role, ``*`` for all of them. Where no log-in is
     configured everyone may look and change nothing."""
 
     viewer: tuple[str, ...] = ("*",)
@@ -45,7 +45,7 @@ class ProxyLogin(Part):
 
     trusted_peers: tuple[str, ...] = ()
     """Addresses and networks (``10.0.3.7``, ``10.0.4.0/24``) whose headers are believed; those of
-    anyone else are ignored. Empty: there is no such proxy."""
+    other peers are ignored. Empty: there is no such proxy."""
     user_header: str = "X-Forwarded-User"
     """The header that names the user."""
     groups_header: str = "X-Forwarded-Groups"
@@ -56,7 +56,7 @@ class ProxyLogin(Part):
     def _peers_can_be_read(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         for peer in given:
             if ipaddress.ip_network(peer).prefixlen == 0:
-                raise ValueError(f"{peer} is everyone: anyone could say who they are")
+                raise ValueError(f"{peer} is everyone: any client could name any user")
         return given
 
     @model_validator(mode="after")

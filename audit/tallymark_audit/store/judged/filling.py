@@ -173,7 +173,7 @@ def _of_window(window: int, revisions: Iterable[Any], present: Iterable[Row]) ->
 
 
 def _accepted_by(row: Any, before: Row | None) -> str:
-    """An acceptance is told by the revision that it made, and holds until more is wrong."""
+    """The reasons of the revision that it made name an acceptance. It holds until more is wrong."""
     said = row["reasons"][0] if isinstance(row["reasons"], list) and row["reasons"] else ""
     if str(said).startswith(ACCEPTED_BY):
         return "someone"

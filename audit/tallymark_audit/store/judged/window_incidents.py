@@ -87,7 +87,7 @@ def _load(
     )
     for row in connection.execute(query).mappings():
         known.runs[row["id"]] = _run(row)
-    # A window whose incident somebody removed is as one that was never bad.
+    # A window whose incident was removed counts as one that was never bad.
     known.members = {at: one for at, one in known.members.items() if one.incident in known.runs}
     return known
 

@@ -21,7 +21,7 @@ MOST_NAMED: Final = 20_000
 
 
 class CellLike(Protocol):
-    """What is told of a cell: :class:`CellSums`, or
+    """What a cell says: :class:`CellSums`, or
     :class:`~tallymark_audit.store.reading.sums.Sums`."""
 
     @property

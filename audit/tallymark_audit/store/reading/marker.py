@@ -75,7 +75,7 @@ class StoreVersion:
         with self._lock:
             try:
                 found = self._kept().execute("PRAGMA data_version").fetchone()[0]
-            except sqlite3.Error:  # whoever reads the store next is told why
+            except sqlite3.Error:  # the next read of the store raises the reason
                 self._forget()
                 return f"{self._opened}-unknown"
             return f"{self._opened}-{found}"

@@ -18,7 +18,7 @@ class Pulse:
     duplicated or unclaimed at the hop where that happened. ``hops``: the same of each edge by
     itself.
 
-    ``through``: the earliest watermark of all topics and edges (ms), and whose it is; -1 where
+    ``through``: the earliest watermark of all (ms), and the topic and edge that have it; -1 where
     there is none. ``topics``: how many there are."""
 
     start: int

@@ -39,11 +39,11 @@ from tallymark_audit.store.schema.tables import (
 Period = tuple[int, int]
 """Start and end (ms, excluded)."""
 Only = Literal["all", "bad", "odd"]
-"""Which rows of a period: all; those with bad windows; those that tell more than that windows are
+"""Which rows of a period: all; those with bad windows; those that say more than that windows are
 COMPLETE, which few do."""
 
 
-@dataclass(slots=True)  # not frozen, since thousands are made for a heatmap; nobody changes one
+@dataclass(slots=True)  # a heatmap makes thousands, and frozen ones take longer; never changed
 class Sums:
     """Messages and windows of some verdicts. ``claimed = observed + pending + missing +
     explained``, always.

@@ -1,6 +1,6 @@
 """All that is known about an incident on one time line: when its windows were found bad and when
-they were good again, who was told, what happened to the logs, which jobs and repairs ran, and what
-people decided."""
+they were good again, which alerts were sent, what happened to the logs, which jobs and repairs ran,
+and what people decided."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _verdicts(connection: Connection, one: WindowIncident) -> list[Moment]:
         past.edge == one.edge,
         past.topic == one.topic,
         past.window.between(one.first_window, one.last_window),
-        # A first verdict says that there are messages; worth telling only where they are wrong.
+        # A first verdict only says that there are messages, unless they are wrong.
         or_(past.revision > 0, past.state.not_in(_WELL)),
     )
     return [

@@ -1,8 +1,9 @@
 """What a verdict adds to the sums, in Python and in SQL.
 
-A verdict counts what was acknowledged (``claimed``), all that was seen (``observed``, what nobody
-claimed too) and all whose absence is excused (``explained``, what was never acknowledged too). Side
-by side they do not add up. Balanced they do, for every verdict and so for every sum::
+A verdict has three counts. ``claimed``: the messages that were acknowledged. ``observed``: all that
+were seen, also those without a claim. ``explained``: all whose absence has a stated reason, also
+those that were never acknowledged. So ``claimed`` is not the sum of the other two. The balanced
+numbers add up, for every verdict and so for every sum::
 
     claimed = observed + pending + missing + explained
 

@@ -80,8 +80,8 @@ topic_sums = Table(
     Index("topic_sums_by_topic", "topic", "edge"),
 )
 """The effective verdicts that are kept, of a topic on an edge, and the first and last of them. The
-topic "" is the edge itself: its row is locked by whoever changes sums or incidents of the edge, and
-``bad_windows`` of it counts those of :data:`incident_windows` that are not good now."""
+topic "" is the edge itself: a process locks its row before it changes sums or incidents of the
+edge, and ``bad_windows`` of it counts those of :data:`incident_windows` that are not good now."""
 
 
 def _wrong() -> list[Column[int]]:
@@ -117,8 +117,8 @@ window_incidents = Table(
 """A run of bad windows of a topic on an edge, from first sight to its end
 (:mod:`tallymark_audit.judge.incidents`). ``windows`` were bad at some time, ``bad`` are so now,
 ``accepted`` and ``explained`` ended like that. ``missing`` and the like are of now, ``worst_...``
-the sum of the most that each window ever had. ``merged_into``: another row, which tells of this one
-too; 0 for all others."""
+the sum of the most that each window ever had. ``merged_into``: the row of the incident
+that this one became a part of; 0 for all others."""
 
 incident_windows = Table(
     "incident_windows",

@@ -11,7 +11,7 @@ from tallymark_dashboards.view.marks import Tone
 _TONES: Final[Mapping[str, Tone]] = {"critical": "bad", "warning": "warn"}
 STATUSES: Final[Mapping[str, tuple[str, Tone, str]]] = {
     "firing": ("!", "bad", "its condition holds"),
-    "pending": ("…", "wait", "its condition holds, not for long enough to notify anyone"),
+    "pending": ("…", "wait", "its condition holds, not yet for long enough to be sent"),
     "resolved": ("✓", "good", "its condition is over"),
 }
 """How an alert stands: symbol, tone and meaning."""

@@ -115,7 +115,7 @@ def notified(one: WindowIncident, alerts: Iterable[Mapping[str, Any]]) -> Notifi
 
 
 ALARMING: Final = ("LOSS", "MIXED", "CORRUPT", "DUPLICATION")
-"""The kinds that are told first."""
+"""The kinds that stand first."""
 
 
 def worst_tone(rows: Iterable[IncidentRow]) -> tuple[Tone, int]:

@@ -109,7 +109,7 @@ def _file_lines() -> list[str]:
     ]
     only = [f"| `{name}` | only `{value}` | {why} |\n" for name, (value, why) in ONLY.items()]
     skipped = [f"| `{name}` | skipped | {why} |\n" for name, why in WITHOUT_EFFECT.items()]
-    head = "\nThese have nothing to say here; those that are skipped are told in the log:\n\n"
+    head = "\nThese have no effect here; the log names those that are skipped:\n\n"
     return [*converted, head, "| name | value | why |\n|---|---|---|\n", *only, *skipped]
 
 

@@ -129,7 +129,7 @@ WITHOUT_EFFECT: Final = (
         boolean,
         "Whether a replica that lacks records may become leader.",
         default="false",
-        without_effect="a partition has one replica, nobody else can lead it",
+        without_effect="a partition has one replica, no other can lead it",
     ),
 )
 """Rows of :data:`tallymark.broker.settings.topic_configs.RULES`."""

@@ -211,7 +211,7 @@ def combined_line(scope: Message, time_s: float, status: int, size: int) -> str:
 
 
 def _logged_in(scope: Message) -> str:
-    """Whom the server has let in, if it says so; else ""."""
+    """The user whose log-in the server accepted, if it says so; else ""."""
     name = str(getattr(scope.get(USER), "name", ""))
     return escape(name.encode(errors="replace")).replace(" ", "\\x20")
 

@@ -59,8 +59,8 @@ class TreeClient(ABC):
 
     @abstractmethod
     def arrived(self, what: Watched, path: str) -> None:
-        """The server tells of a watch: call :meth:`fire` when that has arrived, before any answer
-        that the server gives later."""
+        """The server reports a change to a watch: call :meth:`fire` when that has arrived, before
+        any answer that the server gives later."""
 
     @abstractmethod
     def start(self, timeout: float) -> bool: ...

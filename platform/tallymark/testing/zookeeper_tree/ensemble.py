@@ -2,7 +2,7 @@
 Pure: the caller brings the time.
 
 An event for a session is put into the ``deliver`` function of its connection in the order of the
-commits; whoever asks for a node after such an event sees the change.
+commits; a client that asks for a node after such an event sees the change.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Ensemble:
         return Actor(session, self._sessions[session].user, now_ms)
 
     def watch(self, session: int, what: Watched, path: str) -> None:
-        """Tell this session of the next change. Setting it twice is setting it once."""
+        """Send this session an event at the next change. Setting it twice is setting it once."""
         self._sessions[session].watches[what, path] = None
 
     def read_many(self, paths: Sequence[str], actor: Actor) -> list[Node | None]:
