@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.broker.metadata.assignment import check_assignment, grow, spread
+from tallymark.broker.metadata.assignment import check_assignment, grow, place
 from tallymark.broker.metadata.leader_epoch import next_epoch
 from tallymark.broker.partitions.producible import check_producible
 from tallymark.broker.settings.broker import BrokerSettings
@@ -23,11 +23,11 @@ from tallymark.errors import KafkaError
 
 
 def test_partitions_go_round_robin_over_live_brokers() -> None:
-    assert spread(5, {2: 0, 0: 0, 1: 0}) == ((0,), (1,), (2,), (0,), (1,))
-    assert spread(1, {0: 3, 1: 2}) == ((1,),)
-    assert spread(2, {0: 90, 1: 0}) == ((1,), (0,)), "a topic is spread whatever the load is"
+    assert place(5, {2: 0, 0: 0, 1: 0}) == ((0,), (1,), (2,), (0,), (1,))
+    assert place(1, {0: 3, 1: 2}) == ((1,),)
+    assert place(2, {0: 90, 1: 0}) == ((1,), (0,)), "a topic is spread whatever the load is"
     with pytest.raises(KafkaError, match="BROKER_NOT_AVAILABLE"):
-        spread(1, {})
+        place(1, {})
 
 
 @given(st.integers(1, 60), st.dictionaries(st.integers(0, 9), st.integers(0, 99), min_size=1))
@@ -35,7 +35,7 @@ def test_partitions_go_round_robin_over_live_brokers() -> None:
 def test_every_topic_is_spread_evenly_and_the_rest_goes_where_the_least_is(
     partitions: int, load: dict[int, int]
 ) -> None:
-    placed = Counter(replicas[0] for replicas in spread(partitions, load))
+    placed = Counter(replicas[0] for replicas in place(partitions, load))
     counts = [placed[broker] for broker in load]
     assert max(counts) - min(counts) <= 1
     more = [load[broker] for broker in load if placed[broker] == max(counts)]

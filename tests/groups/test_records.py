@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tallymark.errors import CorruptRecordError
 from tallymark.groups import records
-from tallymark.groups.placement import java_hash, partition_of_group
 from tallymark.groups.records import (
     CommittedOffset,
     GroupKey,
@@ -23,26 +22,6 @@ from tallymark.groups.records import (
     encode_key,
     encode_value,
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("", 0),
-        ("Aa", 2112),
-        ("hello", 99162322),
-        ("polygenelubricants", -(2**31)),
-        ("Ä😀", 1961255),
-    ],
-)
-def test_java_hash(text: str, value: int) -> None:
-    """Values of Java's String.hashCode; the last has an umlaut and a surrogate pair."""
-    assert java_hash(text) == value
-
-
-def test_the_partition_of_a_group_is_kafkas() -> None:
-    assert partition_of_group("hello", 50) == 99162322 % 50
-    assert all(0 <= partition_of_group(f"group-{n}", 7) < 7 for n in range(100))
 
 
 def test_offset_records_have_kafkas_bytes() -> None:

@@ -14,5 +14,4 @@ the records to append and the responses to send, and the broker does both. Read 
 :mod:`~tallymark.groups.deletion`       deletion and expiry
 :mod:`~tallymark.groups.state`          what is kept: changed only by replaying records
 :mod:`~tallymark.groups.records`        Kafka's record formats of ``__consumer_offsets``
-:mod:`~tallymark.groups.placement`      which partition owns a group
 """

@@ -5,5 +5,7 @@ compare-and-set; what brokers say of themselves is a :class:`~.model.BrokerView`
 I/O, reads a clock or draws a random number: ``now_ms`` is an argument. Read ``model`` first.
 
 The controller's part: ``in_sync`` (who may vote), ``election`` (who leads next), ``planner`` (which
-changes the picture calls for), ``changes`` (how they are applied), ``balance`` (preferred leaders).
+changes the picture calls for), ``changes`` (how they are applied), ``balance`` (preferred leaders),
+``reassignment`` (moves of replicas), ``placement`` (new replicas). A broker's start is in
+``registration``, what all brokers of a cluster understand in ``features``.
 """

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication import election, in_sync
+from tallymark.replication import election, in_sync, reassignment
 from tallymark.replication.election import Elected, Tails
 from tallymark.replication.model import (
     NO_LEADER,
@@ -58,6 +58,10 @@ def plan(
     ask: dict[TopicPartition, tuple[int, ...]] = {}
     for partition, view in picture.partitions.items():
         if partition in unknown or _is_alone(view):
+            continue
+        done = reassignment.complete(picture, partition, view)
+        if done is not None:
+            changes.append(done)
             continue
         outcome = _repair(view, picture, tails.get(partition) if tails else None)
         if isinstance(outcome, Elected):

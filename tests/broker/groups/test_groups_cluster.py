@@ -10,7 +10,7 @@ from cluster_members import member, state_of, zookeeper_or_skip
 from confluent_kafka import Consumer, Producer
 
 from tallymark.errors import CODES
-from tallymark.groups.placement import partition_of_group
+from tallymark.protocol.coordinator_partition import coordinator_partition
 from tallymark.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -76,7 +76,7 @@ def test_every_group_has_one_coordinator(tmp_path: Path) -> None:
         assert producer.flush(10) == 0
 
         # One group for each partition of __consumer_offsets.
-        groups = {partition_of_group(f"g{n}", PARTITIONS): f"g{n}" for n in range(40)}
+        groups = {coordinator_partition(f"g{n}", PARTITIONS): f"g{n}" for n in range(40)}
         told = {group: coordinator(one, group) for group in groups.values()}
         assert {found.node_id for found in told.values()} == {0, 1}
         for group, found in told.items():

@@ -14,7 +14,7 @@ from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.group import GroupConfig, Now
-from tallymark.groups.placement import partition_of_group
+from tallymark.protocol.coordinator_partition import coordinator_partition
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class GroupShards:
 
         Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        index = partition_of_group(group, partitions)
+        index = coordinator_partition(group, partitions)
         if index in self._loading:
             raise KafkaError(CODES["COORDINATOR_LOAD_IN_PROGRESS"], f"group {group}")
         try:

@@ -1,4 +1,4 @@
-"""Assigns partitions to brokers. Pure.
+"""Assigns partitions to brokers, one replica each. Pure.
 
 Every broker that creates a topic computes this from the state that it has just read, so that the
 result is the same on all of them.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tallymark.errors import CODES, KafkaError
+from tallymark.replication.placement import check_manual, spread
 
 
 def place(
@@ -16,23 +17,10 @@ def place(
 ) -> tuple[tuple[int, ...], ...]:
     """Replicas of each new partition: ``asked`` where the client assigns them, else spread.
 
-    ``load`` has the number of partitions of every live broker. Raises as :func:`spread` and
-    :func:`check_assignment`.
+    ``load`` has the number of partitions of every live broker. Raises as
+    :func:`~tallymark.replication.placement.spread` and :func:`check_assignment`.
     """
-    return spread(partitions, load) if asked is None else check_assignment(asked, load)
-
-
-def spread(partitions: int, load: Mapping[int, int]) -> tuple[tuple[int, ...], ...]:
-    """One replica each, round robin over the live brokers, those with the fewest partitions first.
-
-    A topic is spread evenly whatever the load is, since topics differ in traffic; the remainder
-    (and the many topics of one partition) goes to the brokers with the fewest partitions. Raises
-    BROKER_NOT_AVAILABLE without brokers.
-    """
-    if not load:
-        raise KafkaError(CODES["BROKER_NOT_AVAILABLE"], "no broker is registered")
-    ordered = sorted(load, key=lambda broker: (load[broker], broker))
-    return tuple((ordered[index % len(ordered)],) for index in range(partitions))
+    return spread(partitions, 1, load) if asked is None else check_assignment(asked, load)
 
 
 def grow(
@@ -67,14 +55,6 @@ def check_assignment(
     Raises INVALID_REPLICATION_FACTOR for more than one replica, INVALID_REPLICA_ASSIGNMENT for a
     broker that is not alive or a partition without a broker.
     """
-    for index, replicas in enumerate(assignment):
-        if len(replicas) > 1:
-            raise KafkaError(
-                CODES["INVALID_REPLICATION_FACTOR"], "partitions have one replica each"
-            )
-        if not replicas or replicas[0] not in brokers:
-            raise KafkaError(
-                CODES["INVALID_REPLICA_ASSIGNMENT"],
-                f"partition {index} on {list(replicas)}, the live brokers are {sorted(brokers)}",
-            )
-    return tuple(tuple(replicas) for replicas in assignment)
+    if any(len(replicas) > 1 for replicas in assignment):
+        raise KafkaError(CODES["INVALID_REPLICATION_FACTOR"], "partitions have one replica each")
+    return check_manual(assignment, brokers)

@@ -8,9 +8,9 @@ from tallymark.broker.requests.create_topic import auto_create
 from tallymark.broker.security.authorizer import Who, require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
-from tallymark.groups.placement import partition_of_group
 from tallymark.groups.records import LONGEST_TEXT
 from tallymark.protocol.acls.words import Operation, ResourceType
+from tallymark.protocol.coordinator_partition import coordinator_partition
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 
@@ -24,7 +24,7 @@ async def coordinator_of(state: BrokerState, group: str) -> BrokerImage:
         topic = state.image.topics.get(OFFSETS_TOPIC) or await auto_create(state, OFFSETS_TOPIC)
     except KafkaError as error:
         raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], str(error)) from error
-    index = partition_of_group(group, len(topic.partitions))
+    index = coordinator_partition(group, len(topic.partitions))
     leader = state.image.leader_of(topic.partitions[index])
     if leader < 0:
         raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], f"{OFFSETS_TOPIC}-{index}")

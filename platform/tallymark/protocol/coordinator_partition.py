@@ -1,14 +1,18 @@
-"""Which partition of ``__consumer_offsets`` owns a group."""
+"""Which partition of a state topic owns a coordinator's key.
+
+Groups are in ``__consumer_offsets``, transactional ids in ``__transaction_state``; the leader of
+the partition is the coordinator of the group or transaction.
+"""
 
 from __future__ import annotations
 
 
-def partition_of_group(group: str, partitions: int) -> int:
-    """Kafka's choice: ``(hashCode(group) & 0x7fffffff) % partitions``.
+def coordinator_partition(key: str, partitions: int) -> int:
+    """Kafka's choice: ``(hashCode(key) & 0x7fffffff) % partitions``.
 
     It must equal Java's to the bit: other tools compute it by themselves.
     """
-    return (java_hash(group) & 0x7FFFFFFF) % partitions
+    return (java_hash(key) & 0x7FFFFFFF) % partitions
 
 
 def java_hash(text: str) -> int:
