@@ -14,6 +14,7 @@ from tallymark.clock import now_ms
 from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark_audit.model.time_format import utc
+from tallymark_spark_jobs.cli.lake_check import check
 
 if TYPE_CHECKING:
     from tallymark_spark_jobs.lake.committing import CommittedTable
@@ -32,6 +33,9 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, an 
 @click.group("lake")
 def lake() -> None:
     """Look into the lake, and keep its files in order."""
+
+
+lake.add_command(check)
 
 
 @lake.command("tables")

@@ -64,6 +64,13 @@ def report(
     return ""
 
 
+def reported_table(
+    deployment: Deployment, cluster: str, topic: str, storage: Storage
+) -> Reported | None:
+    """What the audit knows of a table; None: nothing was reported."""
+    return _read(Storage(deployment.lake_path, storage.options), f"{FOLDER}/{cluster}/{topic}.json")
+
+
 def lake_commit(commit: Commit, storage: Storage, window_ms: int) -> LakeCommit:
     """A commit as the audit takes it. UserError: its tallies or its quarantine cannot be read."""
     detail = commit.detail()
@@ -73,7 +80,7 @@ def lake_commit(commit: Commit, storage: Storage, window_ms: int) -> LakeCommit:
     return LakeCommit(
         commit.version,
         commit.at_ms,
-        tuple(without(_tally(one), poison) for one in detail.tallies if not one.aborted),
+        tuple(without(lake_tally(one), poison) for one in detail.tallies if not one.aborted),
         tuple(
             LoadedThrough(one.key.topic, one.key.partition, one.end, one.key.topic_id)
             for one in moved
@@ -85,7 +92,8 @@ def lake_commit(commit: Commit, storage: Storage, window_ms: int) -> LakeCommit:
     )
 
 
-def _tally(one: CellTally) -> LakeTally:
+def lake_tally(one: CellTally) -> LakeTally:
+    """A tally as the audit takes it."""
     return LakeTally(
         key=one.key,
         count=one.messages,

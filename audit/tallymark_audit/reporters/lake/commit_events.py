@@ -14,6 +14,9 @@ number of its version::
 
 An event covers from the end of the version that was reported before, so how far the table has come
 is believed only when no report before it is missing.
+
+Rows may change behind the table's commits. Who counts them again replaces what was reported of the
+cells that differ: the same parts, with a higher revision (:func:`recounted_events`).
 """
 
 from __future__ import annotations
@@ -110,6 +113,30 @@ def events_of(
     return [
         replace(event, event_number=first + at, group=at + 1) for at, event in enumerate(portions)
     ]
+
+
+def recounted_events(
+    who: TableIdentity,
+    parts: Iterable[LakeCommit],
+    reported: int,
+    at: int,
+    size: EventSize = EventSize(),
+) -> list[AuditEvent]:
+    """What the rows of some cells are now. Each of ``parts`` has what is there of these cells in
+    place of what that commit brought of them; an empty tally says that nothing is. ``reported``:
+    the last version that has a report. ``at``: when the rows were counted, ms; of two counts of one
+    cell the later one holds.
+
+    The events have the number of that version's last one, which is known already: they say nothing
+    of how far the table has come."""
+    cells = [
+        replace(_report(tally, part), revision=at)
+        for part in parts
+        for tally in _merged(part.tallies).values()
+    ]
+    number = (reported + 1) * EVENTS_PER_VERSION - 1
+    blank = replace(_blank(who, LakeCommit(reported, at), number), event_number=number)
+    return [replace(blank, cells=tuple(some)) for some in _portions(cells, size)]
 
 
 def _blank(who: TableIdentity, commit: LakeCommit, covers_from: int) -> AuditEvent:

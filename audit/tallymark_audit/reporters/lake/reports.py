@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, Final
@@ -22,7 +22,12 @@ from tallymark_audit.events.audit_topic import is_too_large, topic_configs
 from tallymark_audit.events.event_codec import encode_event
 from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.edges import AUDIT_TOPIC
-from tallymark_audit.reporters.lake.commit_events import EventSize, TableIdentity, events_of
+from tallymark_audit.reporters.lake.commit_events import (
+    EventSize,
+    TableIdentity,
+    events_of,
+    recounted_events,
+)
 from tallymark_audit.reporters.lake.tallies import LakeCommit
 
 REQUEST_MS: Final = 10_000
@@ -70,6 +75,17 @@ class LakeReports(ClosedByWith):
                 confirmed = commit.version
         return confirmed
 
+    def recounted(
+        self, parts: Sequence[LakeCommit], reported: int, at: int, timeout: float = 60.0
+    ) -> None:
+        """Publish what the rows of some cells are now; see
+        :func:`~tallymark_audit.reporters.lake.commit_events.recounted_events`. The reports of all
+        commits up to ``reported`` have to be published before. TallymarkError: not published within
+        ``timeout`` seconds; it may be sent again."""
+        self._until_it_fits(
+            lambda: recounted_events(self._who, parts, reported, at, self._size), timeout
+        )
+
     def close(self) -> None:
         """Disconnect. What was not acknowledged is given up: it can be sent again."""
         if self._producer is not None:
@@ -82,10 +98,14 @@ class LakeReports(ClosedByWith):
         commit = LakeCommit(
             commit.version, commit.at, tuple(commit.tallies), commit.loaded, commit.gaps
         )
+        self._until_it_fits(lambda: events_of(self._who, commit, after, self._size), timeout)
+
+    def _until_it_fits(self, events: Callable[[], Sequence[AuditEvent]], timeout: float) -> None:
+        """Publish the events; smaller ones, where the cluster finds them too large."""
         until = time.monotonic() + timeout
         while True:
             try:
-                self._publish(events_of(self._who, commit, after, self._size), until)
+                self._publish(events(), until)
             except TallymarkError as error:
                 if not is_too_large(error) or self._size == self._size.halved():
                     raise
