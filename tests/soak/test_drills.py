@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from tallymark_audit.proof.drill.clean import CleanRun
+from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.planning.plan import make_drill_plan
 from tallymark_audit.proof.drill.planning.topology import build
 from tallymark_audit.proof.drill.run import Drill
@@ -15,6 +16,12 @@ from tallymark_audit.proof.harness.narrate import Narrator
 
 SEEDS = 20
 MESSAGES = 10_000_000
+SIDE_BY_SIDE = (
+    *("drop", "drop-batch", "duplicate", "corrupt", "lost-ack", "drop-events", "drop-fetched"),
+    *("kill-collector", "kill-mirror", "kill-broker", "lost-segment", "loss-for-spark"),
+    *("kill-consumer", "recreate-topic"),
+)
+"""Faults that Spark sees beside those of the lake."""
 
 
 @pytest.mark.soak
@@ -30,6 +37,24 @@ def test_a_drill_finds_everything_and_nothing_else(tmp_path: Path, seed: int) ->
     assert len(set(outcome.faults) - set(outcome.idle)) >= 5, outcome.hits
     for kind in (LOSS, DUPLICATION, CORRUPT):
         assert outcome.comparison.expected(kind), f"no {kind} was made: the drill proves nothing"
+
+
+@pytest.mark.soak
+@pytest.mark.process
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("seed", "others"), [(11, ("drop", "duplicate")), (12, SIDE_BY_SIDE)])
+def test_spark_and_the_collectors_agree_on_each_window_of_each_hop(
+    tmp_path: Path, seed: int, others: tuple[str, ...]
+) -> None:
+    """The hop into the lake among them, of which rows and a file were taken behind its back."""
+    plan = make_drill_plan(seed, 24, (*kinds.LAKE_FAULTS, *others))
+    narrator = Narrator(Console(soft_wrap=True))
+    topology = build(tmp_path / "drill", plan.orders, loaded=plan.lake_topics)
+    outcome = Drill(plan, topology, narrator, 60, with_spark=True).run()
+    print(markdown([outcome]))
+    assert outcome.perfect, outcome_to_json(outcome)
+    assert {one.kind for one in outcome.beside if one.found} >= set(kinds.LAKE_FAULTS)
 
 
 @pytest.mark.soak

@@ -98,9 +98,13 @@ def _missing(
         end = ends.get(log.key, 0)
         asked[log.key] = ranges & RangeSet.single(0, end - 1) if end > 0 else EMPTY
     asked = {key: ranges for key, ranges in asked.items() if ranges}
-    asked = missing_in(snapshot.files(), load.storage, asked)
-    if asked:
-        asked = _without_quarantine(load, asked)
+    try:
+        asked = missing_in(snapshot.files(), load.storage, asked)
+        if asked:
+            asked = _without_quarantine(load, asked)
+    except UserError as error:  # other tables are repaired
+        result.problems.update((key, f"{key}: {error}") for key in asked)
+        return []
     return [
         OffsetRange(key, ranges.ranges[0][0], ranges.ranges[0][1] + 1)
         for key, ranges in sorted(asked.items())

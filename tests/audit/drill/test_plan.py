@@ -59,7 +59,7 @@ def test_everything_happens_while_messages_are_sent(seed: int, wanted: set[str])
 def test_of_ten_seeds_each_side_fault_is_in_two(tens: int) -> None:
     """Faults that no seed draws are proven by nobody: twenty seeds have each of them four times."""
     drawn = Counter(kind for seed in range(10 * tens, 10 * tens + 10) for kind in pair(seed))
-    assert drawn == dict.fromkeys(kinds.SIDE_FAULTS, 2)
+    assert drawn == dict.fromkeys(kinds.DRAWN_FAULTS, 2)
 
 
 def pair(seed: int) -> set[str]:

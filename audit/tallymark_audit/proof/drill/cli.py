@@ -40,6 +40,7 @@ class DrillOptions(TypedDict):
     rate: float
     duration: float
     keep: Path
+    with_spark: bool
     report: Path | None
     json_file: Path | None
     clean: int | None
@@ -83,6 +84,11 @@ class DrillOptions(TypedDict):
     show_default=True,
     help="Where all data, logs and seals go; emptied at the start.",
 )
+@click.option(
+    "--with-spark",
+    is_flag=True,
+    help="Spark counts everything too, and has to say the same as the collectors.",
+)
 @click.option("--report", type=click.Path(path_type=Path), help="Write the tables as Markdown.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all as JSON.")
 @click.option(
@@ -114,7 +120,8 @@ def _drill(given: DrillOptions, narrator: Narrator) -> bool:
     for number in range(seed, seed + given["runs"]):
         plan = make_drill_plan(number, given["duration"], wanted, given["hops"], given["share"])
         narrator.say(f"seed {number}, data and logs in {keep}, faults: {', '.join(plan.faults)}")
-        outcome = Drill(plan, build(keep, plan.orders), narrator, given["rate"]).run()
+        topology = build(keep, plan.orders, loaded=plan.lake_topics)
+        outcome = Drill(plan, topology, narrator, given["rate"], given["with_spark"]).run()
         outcomes.append(outcome)
         _tell(outcome, narrator)
         _write(outcomes, given)

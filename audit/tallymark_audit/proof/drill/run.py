@@ -31,7 +31,13 @@ from tallymark_audit.proof.drill.findings.taken_back import (
 from tallymark_audit.proof.drill.planning.plan import DrillPlan
 from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, Topology
 from tallymark_audit.proof.drill.running.actions import Actions
-from tallymark_audit.proof.drill.running.follow_up import look_again, looks_for, retire_lost
+from tallymark_audit.proof.drill.running.follow_up import (
+    compare_with_spark,
+    look_again,
+    looks_for,
+    retire_lost,
+)
+from tallymark_audit.proof.drill.running.lake_actions import load_rest
 from tallymark_audit.proof.drill.running.processes import DrillProcesses, wait_until
 from tallymark_audit.proof.drill.running.side_actions import SideActions
 from tallymark_audit.proof.drill.running.stage import (
@@ -53,11 +59,18 @@ PARTLY: Final = 3
 
 
 class Drill:
-    """One drill of one plan. ``rate``: messages a second of each producer."""
+    """One drill of one plan. ``rate``: messages a second of each producer. ``with_spark``: Spark
+    counts everything too, and has to say the same as the collectors."""
 
     def __init__(
-        self, plan: DrillPlan, topology: Topology, narrator: Narrator, rate: float
+        self,
+        plan: DrillPlan,
+        topology: Topology,
+        narrator: Narrator,
+        rate: float,
+        with_spark: bool = False,
     ) -> None:
+        self._with_spark = with_spark
         self._plan = plan
         self._topology = topology
         self._narrator = narrator
@@ -80,6 +93,7 @@ class Drill:
             watcher = StoreWatcher(self._stage.store)
             stack.callback(watcher.close)
             self._traffic()
+            load_rest(self._stage, self._plan.lake_topics)
             unheld = list(
                 retire_lost(self._stage, self._actions.lost, self._side_actions.lost_members)
             )
@@ -88,6 +102,8 @@ class Drill:
             if looks := looks_for(self._plan.faults):
                 problems += look_again(self._stage, looks)
                 rows, waiting = self._verdicts("letting the windows settle after a second look")
+            if self._with_spark:
+                problems += compare_with_spark(self._stage)
             found = items_of(rows) | read_skewed(self._stage.store)
             with self._narrator.step("opening the seals: what was really done?"):
                 expectation = self._expect()

@@ -59,11 +59,20 @@ LOSS_FOR_SPARK: Final = "loss-for-spark"
 BROKEN_CRC: Final = "broken-crc"
 """One batch of a closed segment has a wrong CRC before it was counted."""
 
+LAKE_ROWS_GONE: Final = "lake-rows-gone"
+"""Rows vanish from a file of the lake after the load."""
+LAKE_ROWS_TWICE: Final = "lake-rows-twice"
+"""Rows are in a file of the lake a second time after the load."""
+LAKE_FILE_LOST: Final = "lake-file-lost"
+"""A file of the lake is gone after the load."""
+
 TOPIC_FAULTS: Final = (RECREATE_TOPIC, SHRINK_TOPIC)
 SCRUBBED_FAULTS: Final = (CHANGED_AT_REST, RESTAMPED_AT_REST, LOST_SEGMENT)
 REST_FAULTS: Final = (*SCRUBBED_FAULTS, LOSS_FOR_SPARK, BROKEN_CRC)
 CONSUMER_KILLS: Final = (KILL_CONSUMER, LOST_CONSUMER)
-SIDE_FAULTS: Final = (
+LAKE_FAULTS: Final = (LAKE_ROWS_GONE, LAKE_ROWS_TWICE, LAKE_FILE_LOST)
+"""They need a lake, which is an extra of the package: no seed draws them, so they are named."""
+DRAWN_FAULTS: Final = (
     RECREATE_TOPIC,
     SHRINK_TOPIC,
     KILL_CONSUMER,
@@ -75,6 +84,8 @@ SIDE_FAULTS: Final = (
     FLIP_EVENTS,
     LOSS_FOR_SPARK,
 )
+"""Those of :data:`SIDE_FAULTS` that a seed may draw."""
+SIDE_FAULTS: Final = (*DRAWN_FAULTS, *LAKE_FAULTS)
 """What happens beside the main traffic: most of it to a topic of its own, named like the fault."""
 
 WIRE_FAULTS: Final = (

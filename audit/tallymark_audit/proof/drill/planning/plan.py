@@ -102,6 +102,11 @@ class DrillPlan:
     actions: tuple[PlannedAction, ...] = ()
     topics: tuple[SideTopic, ...] = ()
 
+    @property
+    def lake_topics(self) -> tuple[SideTopic, ...]:
+        """The topics that are loaded into a lake."""
+        return tuple(topic for topic in self.topics if topic.name in kinds.LAKE_FAULTS)
+
     def orders_from(self, hop: str, start: int) -> list[Order]:
         """The orders of a hop on the wall's clock, the producers having begun at ``start`` (ms)."""
         return [

@@ -28,7 +28,7 @@ SEGMENT_BYTES: Final = 16_384
 """Of topics that lose closed segments: several a partition within the shortest drill."""
 _STEPS: Final = (3, 7, 4, 6)
 """How far apart a seed's two faults are in their list, by the decade of the seed."""
-_WITH_TOPIC: Final = (*kinds.TOPIC_FAULTS, *kinds.REST_FAULTS)
+_WITH_TOPIC: Final = (*kinds.TOPIC_FAULTS, *kinds.REST_FAULTS, *kinds.LAKE_FAULTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class SidePlan:
 def side_faults_of(seed: int) -> tuple[str, str]:
     """The two side faults of a seed: of any ten seeds from a full ten on each kind is in two, and
     who meets whom changes from ten to ten."""
-    known = kinds.SIDE_FAULTS
+    known = kinds.DRAWN_FAULTS
     step = _STEPS[seed // len(known) % len(_STEPS)]
     return known[seed % len(known)], known[(seed + step) % len(known)]
 
@@ -83,6 +83,8 @@ def _topic(chance: random.Random, kind: str) -> SideTopic:
     home = chance.choice(DATACENTERS)
     if kind in kinds.TOPIC_FAULTS:
         return SideTopic(kind, home, SHRINKS_FROM if kind == kinds.SHRINK_TOPIC else PARTITIONS)
+    if kind in kinds.LAKE_FAULTS:
+        return SideTopic(kind, home, PARTITIONS)
     # One partition: its segments are closed sooner, and what holds it holds the whole window.
     return SideTopic(kind, home, 1, SEGMENT_BYTES)
 

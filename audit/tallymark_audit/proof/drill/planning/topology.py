@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tallymark.deployment import Cluster, Deployment, dump_toml
+from tallymark.deployment import Cluster, Deployment, LakeSettings, dump_toml
 from tallymark.deployment.audit import AuditedGroup
 from tallymark.errors import UserError
 from tallymark.private_files import open_locked
@@ -114,8 +114,14 @@ def all_hops() -> list[str]:
     return producers + [f"{name}-to-{AGGREGATE}" for name in DATACENTERS]
 
 
-def build(folder: Path, through_proxy: Iterable[str], store: str = "") -> Topology:
-    """Prepare an empty folder with all settings files. UserError: it cannot be written to."""
+def build(
+    folder: Path,
+    through_proxy: Iterable[str],
+    store: str = "",
+    loaded: Iterable[SideTopic] = (),
+) -> Topology:
+    """Prepare an empty folder with all settings files. ``loaded``: topics that have a lake.
+    UserError: it cannot be written to."""
     names = sorted(set(through_proxy))
     # A declared group owes every window; a discovered one only those since its first report, and
     # what a
@@ -126,6 +132,8 @@ def build(folder: Path, through_proxy: Iterable[str], store: str = "") -> Topolo
         else ()
     )
     deployment = _deployment(folder, store, groups)
+    if topics := "|".join(topic.name for topic in loaded):
+        deployment = deployment.model_copy(update={"lake": LakeSettings(topics=topics)})
     hops = _hops(deployment, names)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ UNKNOWN, or worse with that reason, until a person says that the reporter will n
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -27,6 +28,8 @@ from tallymark_audit.proof.drill.truth.books_and_logs import LostHost, LostMembe
 
 DISCREPANCIES: Final = 3
 """Exit code of a command that found something wrong."""
+SPARK_CODES: Final = (0, DISCREPANCIES, 4)
+"""Exit codes of a reconciliation that came to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,26 @@ def looks_for(done: Collection[str]) -> list[Sequence[str]]:
     looks: list[Sequence[str]] = []
     if kinds.LOSS_FOR_SPARK in done:
         looks.append(("reconcile", "--all", "--topic", kinds.LOSS_FOR_SPARK))
+    if any(kind in done for kind in kinds.LAKE_FAULTS):
+        looks.append(("lake", "check", "--all"))
     looks += [("audit", "scrub", "--topic", kind) for kind in kinds.SCRUBBED_FAULTS if kind in done]
     return looks
+
+
+def compare_with_spark(stage: Stage) -> Iterable[str]:
+    """Let Spark count everything by itself. Yields each window of which it says something else than
+    the collectors, and each hop that it did not judge."""
+    with stage.narrator.step("tallymark reconcile --all"):
+        result = stage.topology.folder / "reconciled.json"
+        command = stage.processes.command("reconcile", ["reconcile", "--all", "--json", result])
+        if command.wait(REPAIR_SECONDS) not in SPARK_CODES:
+            yield str(command.fail("failed"))
+            return
+        told = json.loads(result.read_text(encoding="utf-8"))
+        seen = {row["edge"] for row in told["edges"]}
+        judged = {row["edge"] for row in read_verdicts(stage.store)}
+        yield from (f"Spark did not judge {edge}" for edge in sorted(judged - seen))
+        yield from (f"Spark and the collector disagree: {row}" for row in told["disagreements"])
 
 
 def look_again(stage: Stage, looks: Iterable[Sequence[str]]) -> Iterable[str]:

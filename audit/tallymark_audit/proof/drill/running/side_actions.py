@@ -27,6 +27,7 @@ from tallymark_audit.proof.drill.planning.topology import (
     WINDOW_MS,
     SideTopic,
 )
+from tallymark_audit.proof.drill.running.lake_actions import change_in_lake
 from tallymark_audit.proof.drill.running.processes import wait_until
 from tallymark_audit.proof.drill.running.stage import Stage
 from tallymark_audit.proof.drill.truth.books_and_logs import (
@@ -73,6 +74,8 @@ class SideActions:
         (topic,) = [topic for topic in topics if topic.name == action.kind]
         if action.kind in kinds.TOPIC_FAULTS:
             self._make_again(topic)
+        elif action.kind in kinds.LAKE_FAULTS:
+            change_in_lake(self._stage, topic, self._ground_truth, self._chance)
         elif action.kind == kinds.BROKEN_CRC:
             self._break(topic, action.name)
         else:

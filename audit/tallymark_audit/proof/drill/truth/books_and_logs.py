@@ -218,7 +218,7 @@ def read_files(files: Iterable[Path], topic: str, partition: int, found: Log) ->
     for path in files:
         for batch in split_batches(path.read_bytes()):
             if crc_is_right(batch):
-                _add(found, topic, partition, batch.records())
+                add_records(found, topic, partition, batch.records())
 
 
 def read_young(old: OldLog) -> set[MessageId]:
@@ -274,7 +274,7 @@ def read_reports(bootstrap: str) -> dict[str, int]:
 def _read_partition(
     consumer: SimpleConsumer, found: Log, topic: str, partition: int, span: tuple[int, int]
 ) -> None:
-    _add(found, topic, partition, _records(consumer, topic, partition, span))
+    add_records(found, topic, partition, _records(consumer, topic, partition, span))
 
 
 def _records(
@@ -290,7 +290,9 @@ def _records(
         offset = max(fetched.next_offset, offset + 1)
 
 
-def _add(found: Log, topic: str, partition: int, records: Iterable[Record]) -> None:
+def add_records(found: Log, topic: str, partition: int, records: Iterable[Record]) -> None:
+    """Add the stamped ones among these records of a partition. UserError: a stamp and its message
+    disagree."""
     for record in records:
         stamp = stamp_of(record.headers)
         if not isinstance(stamp, Stamp):

@@ -100,6 +100,7 @@ class Expectation:
         self.cells |= other.cells
         self.items |= other.items
         self.unclear |= other.unclear
+        self.gone |= other.gone
         self.hidden += other.hidden
         self.messages.update(other.messages)
 

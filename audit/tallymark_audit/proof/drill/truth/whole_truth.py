@@ -41,6 +41,7 @@ from tallymark_audit.proof.drill.truth.expected import (
     expect_repeats,
     expect_skew,
 )
+from tallymark_audit.proof.drill.truth.lake_rows import expect_of_lake, lake_of
 
 GROUP_LOG: Final = f"group:{GROUP}"
 """The name among the logs of what the group was given."""
@@ -59,13 +60,15 @@ class Deleted(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Truth:
     """``logs``: by cluster, with what was deleted there. ``consumed``: None without a group.
-    ``reported``: by producer run, up to when (ms) the audit topic has its reports."""
+    ``reported``: by producer run, up to when (ms) the audit topic has its reports. ``lake``: the
+    rows of its tables, None without any."""
 
     books: list[Book]
     logs: dict[str, Log]
     deleted: list[Deleted]
     consumed: Consumed | None
     reported: Mapping[str, int] = field(default_factory=dict[str, int])
+    lake: Log | None = None
 
 
 def read_truth(
@@ -92,7 +95,9 @@ def read_truth(
     reported: dict[str, int] = {}
     for cluster in topology.deployment.clusters:
         reported |= read_reports(topology.straight(cluster.name))
-    return Truth(read_books(topology.sealed), logs, deleted, consumed, reported)
+    return Truth(
+        read_books(topology.sealed), logs, deleted, consumed, reported, lake_of(topology, topics)
+    )
 
 
 class Gone(NamedTuple):
@@ -109,6 +114,8 @@ def expect_all(truth: Truth, topology: Topology, start: int, gone: Gone) -> Expe
     found = expect(truth.books, truth.logs, topology.mirrors, WINDOW_MS, hosts)
     if truth.consumed is not None:
         found.add(_expect_of_group(truth.logs[AGGREGATE], truth.consumed.log))
+    if truth.lake is not None:
+        found.add(expect_of_lake(truth.logs[AGGREGATE], truth.lake))
     expect_skew(found, truth.books, start - SKEW_MS, WINDOW_MS)
     for old in truth.deleted:
         expect_gone(found, old.cluster, old.log, old.now, old.young)
