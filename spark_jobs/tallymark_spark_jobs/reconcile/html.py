@@ -1,18 +1,20 @@
-"""The report as HTML: what the terminal shows, and how complete each topic is over time.
+"""The report as HTML: what the terminal shows, how complete each topic is over time, and where
+messages are missing.
 
-The table is made of :mod:`tallymark_audit.frames`, as a notebook would make it; without pandas
-(extra ``frames``) the page has the text alone.
+Tables and charts are made of :mod:`tallymark_audit.frames`, as a notebook would make them; without
+pandas (extra ``frames``) the page has the text alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
 from tallymark.errors import UserError
-from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State
+from tallymark_audit.judge.verdicts import UNDECIDED, State
 from tallymark_audit.model.time_format import utc
+from tallymark_spark_jobs.reconcile import charts
 from tallymark_spark_jobs.reconcile.lake_output import rows_of
 from tallymark_spark_jobs.reconcile.outcome import Outcome
 from tallymark_spark_jobs.reconcile.shapes.period import DAY_MS
@@ -22,18 +24,20 @@ HOURS_SHOWN: Final = 48
 _STYLE: Final = (
     "<style>table.spans{border-collapse:collapse;font:12px monospace;margin:1em 0}"
     "table.spans th,table.spans td{border:1px solid #999;padding:2px 6px;text-align:right}"
-    "td.good{background:#e6f2e6}td.open{background:#fff3c4}td.wrong{background:#f6c6c0}</style>"
+    "table.spans th[scope=row]{white-space:nowrap}"
+    "td.good{background:#e6f2e6}td.open{background:#fff3c4}td.wrong{background:#f6c6c0}"
+    f"{charts.STYLE}</style>"
 )
 
 
 def with_completeness(page: str, outcome: Outcome) -> str:
-    """The page with the table of completeness before its end."""
-    table = "".join(_table(outcome))
+    """The page with charts and tables of completeness before its end."""
+    added = "".join(_parts(outcome))
     head, end, rest = page.rpartition("</body>")
-    return f"{head}{table}{end}{rest}" if end else page + table
+    return f"{head}{added}{end}{rest}" if end else page + added
 
 
-def _table(outcome: Outcome) -> Iterator[str]:
+def _parts(outcome: Outcome) -> Iterator[str]:
     from tallymark_audit.frames import completeness, verdicts_of
 
     rows = [{**row, "judged_at": row["as_of"]} for row in rows_of(outcome)]
@@ -46,16 +50,27 @@ def _table(outcome: Outcome) -> Iterator[str]:
     except UserError:
         return  # pandas is not installed
     shown: list[dict[str, Any]] = found.to_dict("records")
-    spans = sorted({row["start"] for row in shown})
-    yield f'{_STYLE}<table class="spans"><caption>Completeness by {span} of event time, UTC: '
+    names = {start: _name(start) for start in sorted({row["start"] for row in shown})}
+    yield _STYLE
+    yield from charts.by_topic(shown, names)
+    yield from _table(shown, names, span)
+    yield from charts.by_edge(shown)
+
+
+def _name(start: Any) -> str:
+    return utc(int(start.timestamp() * 1000))[5:16].replace("T", " ")
+
+
+def _table(shown: Sequence[dict[str, Any]], names: Mapping[Any, str], span: str) -> Iterator[str]:
+    yield f'<table class="spans"><caption>Completeness by {span} of event time, UTC: '
     yield "messages missing (-) and repeated (+)</caption><tr><th scope='col'>edge, topic</th>"
-    for start in spans:
-        yield f"<th scope='col'>{utc(int(start.timestamp() * 1000))[5:16].replace('T', ' ')}</th>"
+    for name in names.values():
+        yield f"<th scope='col'>{name}</th>"
     yield "</tr>"
     for name in dict.fromkeys((row["edge"], row["topic"]) for row in shown):
         mine = {row["start"]: row for row in shown if (row["edge"], row["topic"]) == name}
         yield f"<tr><th scope='row'>{escape(' '.join(name))}</th>"
-        for start in spans:
+        for start in names:
             yield _cell(mine[start]) if start in mine else "<td></td>"
         yield "</tr>"
     yield "</table>"
@@ -63,10 +78,9 @@ def _table(outcome: Outcome) -> Iterator[str]:
 
 def _cell(row: dict[str, Any]) -> str:
     state = State(str(row["state"]))
-    kind = "good" if state in GOOD else "open" if state in UNDECIDED else "wrong"
     counts = [f"-{row['missing']:,}"] if row["missing"] else []
     counts += [f"+{row['duplicates']:,}"] if row["duplicates"] else []
     text = " ".join(counts) or ("?" if state in UNDECIDED else "100 %")
-    share = "" if row["share"] != row["share"] else f", {row['share']:.4%} there"
+    share = "" if row["share"] != row["share"] else f", {charts.floored(row['share'])} there"
     title = f"{state}: {row['windows']:,} windows, {row['claimed']:,} claimed{share}"
-    return f'<td class="{kind}" title="{escape(title)}">{text}</td>'
+    return f'<td class="{charts.kind_of(state)}" title="{escape(title)}">{text}</td>'

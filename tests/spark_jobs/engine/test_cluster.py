@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from project import ROOT
 from security_world import make_certificates
@@ -33,6 +34,7 @@ from tallymark.deployment import (
 )
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
+from tallymark_spark_jobs.lake.opening import Format, Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(1500)]
 W = 5_000
@@ -41,6 +43,13 @@ LOST = (7, 8, 250)
 TOPIC = "metrics"
 SUPPORT = ROOT / "tests" / "support" / "spark_jobs"
 CLUSTERS = ("dc1", "aggregate")
+DELTA, ICEBERG = "tallymark.toml", "iceberg.toml"
+"""The settings files, which differ in the lake."""
+OPTIONS = {
+    "reconcile": ("--json", "reconcile.json", "--all"),
+    "load": ("--json", "load.json"),
+    "stream_load": ("--available-now", "--max-offsets", "150"),
+}
 
 
 @dataclass(frozen=True)
@@ -52,11 +61,13 @@ class Site:
     archive: Path
     spark: StandaloneCluster
 
-    def submit(self, job: str, fault: str, *more: str) -> tuple[subprocess.Popen[str], Path]:
+    def submit(
+        self, job: str, fault: str, *more: str, settings: str = DELTA
+    ) -> tuple[subprocess.Popen[str], Path]:
         """Run a job with one fault; returns it, and the file that says that the fault happened."""
-        happened = self.run / f"{job}-{fault}"
+        happened = self.run / f"{job}-{fault}-{settings}"
         arguments = [
-            *("--files", "tallymark.toml,ca.pem"),
+            *("--files", f"{settings},ca.pem"),
             *("--py-files", str(SUPPORT / "faulty_daemon.py")),
             *("--driver-memory", "512m", "--conf", "spark.executor.memory=512m"),
             *("--conf", "spark.python.daemon.module=faulty_daemon"),
@@ -64,8 +75,8 @@ class Site:
             *("--conf", f"spark.executorEnv.FAULT_FILE={happened}"),
             *more,
             str(self.site_packages / "tallymark_spark_jobs" / "jobs" / f"{job}.py"),
-            *("--settings", "tallymark.toml", "--json", f"{job}.json"),
-            *(("--all",) if job == "reconcile" else ()),
+            *("--settings", settings),
+            *OPTIONS[job],
         ]
         python = {"PYSPARK_PYTHON": "./environment/bin/python"}
         if not more:  # no archive: where every machine has it
@@ -87,7 +98,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As make spark-package makes it, with fewer extras."""
     packed = tmp_path_factory.mktemp("package") / "tallymark-spark.tar.gz"
     command = [sys.executable, str(ROOT / "deploy" / "spark_package.py"), str(packed)]
-    subprocess.run([*command, "--extras", "spark,lake", "--fast"], check=True, timeout=900)
+    subprocess.run([*command, "--extras", "spark,lake,iceberg", "--fast"], check=True, timeout=900)
     return packed
 
 
@@ -110,7 +121,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator[Si
     try:
         ports = [broker.start().settings.port for broker in brokers]
         deployment = _deployment(folder, ports)
-        (run / "tallymark.toml").write_text(dump_toml(deployment))
+        for settings, lake in ((DELTA, "delta"), (ICEBERG, "iceberg")):
+            place = LakeSettings(path=str(folder / lake), format=lake)  # type: ignore[arg-type]
+            (run / settings).write_text(dump_toml(deployment.model_copy(update={"lake": place})))
         _publish(deployment, str(certificates.authority))
         with StandaloneCluster(folder / "spark") as spark:
             yield Site(run, archive, spark)
@@ -130,7 +143,6 @@ def _deployment(folder: Path, ports: list[int]) -> Deployment:
         ),
         mirrors=(Mirror(source="dc1", target="aggregate"),),
         audit=AuditSettings(window_ms=W, settle_min_ms=0),
-        lake=LakeSettings(path=str(folder / "lake")),
     )
 
 
@@ -171,14 +183,33 @@ def _publish(deployment: Deployment, authority: str) -> None:
 
 def test_reconcile_with_a_task_that_fails_once(site: Site) -> None:
     """Once is no reason to give up: Spark runs the task again, elsewhere or there."""
-    packed = ("--archives", f"{site.archive}#environment")
-    job, happened = site.submit("reconcile", "fail", *packed)
+    job, happened = site.submit("reconcile", "fail")
     _ends(job, 3)
     _process, source = happened.read_text().split()
     assert not Path(source).is_relative_to(ROOT), "the checkout"
     _names_the_lost(site)
 
 
+def test_load_while_a_worker_dies(site: Site) -> None:
+    """Every message of the aggregate once, whatever the dead task had written."""
+    job, happened = site.submit("load", "hang")
+    _kill_its_worker(site, happened, job)
+    _ends(job, 0)
+    _is_whole(site.run.parent / "delta", "delta")
+
+
+@pytest.mark.soak
+def test_reconcile_from_the_archive(site: Site) -> None:
+    """No machine has the packed Python: spark-submit brings it to each."""
+    job, happened = site.submit("reconcile", "fail", "--archives", f"{site.archive}#environment")
+    _ends(job, 3)
+    _process, source = happened.read_text().split()
+    assert not Path(source).is_relative_to(ROOT), "the checkout"
+    assert not Path(source).is_relative_to(site.run), "unpacked by the executor, not by the driver"
+    _names_the_lost(site)
+
+
+@pytest.mark.soak
 def test_reconcile_while_a_worker_dies(site: Site) -> None:
     job, happened = site.submit("reconcile", "hang")
     _kill_its_worker(site, happened, job)
@@ -186,17 +217,44 @@ def test_reconcile_while_a_worker_dies(site: Site) -> None:
     _names_the_lost(site)
 
 
-def test_load_while_a_worker_dies(site: Site) -> None:
-    """Every message of the aggregate once, whatever the dead task had written."""
-    import deltalake
-
-    job, happened = site.submit("load", "hang")
+@pytest.mark.soak
+def test_load_into_iceberg_while_a_worker_dies(site: Site) -> None:
+    job, happened = site.submit("load", "hang", settings=ICEBERG)
     _kill_its_worker(site, happened, job)
     _ends(job, 0)
-    (log,) = (site.run.parent / "lake").rglob(f"aggregate/{TOPIC}/_delta_log")
-    rows = deltalake.DeltaTable(str(log.parent)).to_pyarrow_table(columns=["partition", "offset"])
-    places = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
-    assert len(places) == len(set(places)) == EACH - len(LOST)
+    _is_whole(site.run.parent / "iceberg", "iceberg")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fault", ["fail", "hang"])
+def test_a_stream_of_batches(site: Site, fault: str) -> None:
+    """Several batches; in the first one a task fails, or its worker dies."""
+    settings = f"stream-{fault}.toml"
+    told = (site.run / DELTA).read_text()
+    lake = site.run.parent / f"stream-{fault}"
+    (site.run / settings).write_text(told.replace(str(site.run.parent / "delta"), str(lake)))
+    job, happened = site.submit("stream_load", fault, settings=settings)
+    if fault == "hang":
+        _kill_its_worker(site, happened, job)
+    _ends(job, 0)
+    assert happened.is_file()
+    _is_whole(lake, "delta")
+
+
+def _is_whole(folder: Path, format: Format) -> None:
+    table = Lake(str(folder), format).table("aggregate", TOPIC)
+    rows = [
+        (row["topic_id"], row["partition"], row["offset"])
+        for file in table.open().files()
+        for row in _read(Path(table.location) / file.path)
+    ]
+    assert len(rows) == len(set(rows)) == EACH - len(LOST)
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    with pq.ParquetFile(file) as parquet:
+        found: list[dict[str, Any]] = parquet.read(["topic_id", "partition", "offset"]).to_pylist()
+    return found
 
 
 def _kill_its_worker(site: Site, happened: Path, job: subprocess.Popen[str]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from lineage import assert_openlineage, catalogue
 
 from tallymark import Admin, Producer, SimpleConsumer
 from tallymark.deployment import load as load_settings
@@ -103,6 +104,39 @@ def place(request: pytest.FixtureRequest, broker: BrokerThread, tmp_path: Path) 
             admin.delete_topic(topic)
 
 
+def test_a_catalogue_of_lineage_hears_what_a_load_wrote(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows, and whether all that was to be read of each topic is in its table: of clicks a part had
+    expired before it was loaded."""
+    place.send("views", 0, 200)
+    place.send("clicks", 0, 40)
+    with catalogue(201) as (url, asked):
+        monkeypatch.setenv("OPENLINEAGE_URL", url)
+        place.run("-t", "clicks")
+        place.send("clicks", 40, 40)
+        with Admin(bootstrap_servers=place.servers) as admin:
+            admin.delete_records({("clicks", 0): 30}).check()
+        place.run(exits=3)
+    (_, _, first), (_, _, second) = asked
+    for told in (first, second):
+        assert_openlineage(told)
+        assert told["eventType"] == "COMPLETE"
+    assert first["run"] != second["run"]
+    rows = {
+        one["name"].rpartition("/")[2]: one["outputFacets"]["outputStatistics"]["rowCount"]
+        for one in second["outputs"]
+    }
+    assert rows == {"views": 200, "clicks": 20}
+    complete = {
+        one["name"]: one["inputFacets"]["dataQualityAssertions"]["assertions"][0]
+        for one in second["inputs"]
+    }
+    assert complete["views"]["success"]
+    assert not complete["clicks"]["success"]
+    assert "clicks-0" in complete["clicks"]["actual"]
+
+
 def test_topics_become_tables_and_the_audit_hears_of_each_commit_once(place: Place) -> None:
     place.send("views", 0, 200)
     place.send("other", 0, 3)
@@ -146,8 +180,8 @@ def test_a_table_that_was_deleted_and_loaded_again_is_another_reporter(place: Pl
     place.send("views", 0, 20)
     place.run()
     shutil.rmtree(place.lake.table("dc1", "views").location)
-    for catalogue in Path(place.lake.path).glob("catalog.db*"):
-        catalogue.unlink()
+    for catalog_file in Path(place.lake.path).glob("catalog.db*"):
+        catalog_file.unlink()
     place.run()
     assert place.values("views") == list(range(20))
     assert len({event.reporter for event in place.events("dc1/views")}) == 2
