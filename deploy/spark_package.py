@@ -68,12 +68,15 @@ def main() -> None:
     print(f"{given.archive}: {megabytes:.0f} MB; for --archives {given.archive.name}#environment")
 
 
-def lay_out(place: Path, extras: Collection[str]) -> None:
-    """The whole Python, below ``place``."""
+def lay_out(place: Path, extras: Collection[str], compiled: bool = True) -> None:
+    """The whole Python, below ``place``. Not ``compiled``, each file is compiled when it is first
+    imported: that is for a folder that is used where it is."""
     packages = _interpreter(place) / "site-packages"
     for name in needed("tallymark", extras):
         _copy_distribution(name, packages)
     _install_ourselves(packages)
+    if not compiled:
+        return
     # Unpacked files get new times, by which Python would take each compiled file for an old one.
     compileall.compile_dir(
         place / "lib", quiet=2, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH

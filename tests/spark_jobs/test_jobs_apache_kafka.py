@@ -108,7 +108,7 @@ def rows_of(job: LoadJob, topic: str) -> list[tuple[str, int, int]]:
     return found
 
 
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", ["delta", pytest.param("iceberg", marks=pytest.mark.soak)])
 def test_a_load_has_every_message_exactly_once(
     apache_kafka: ApacheKafkaServer, spark: Any, tmp_path: Path, format: Format
 ) -> None:

@@ -37,7 +37,7 @@ def repair(
     load: TopicLoad, wanted: Offsets, settings: LoadSettings, lander: Lander, committed: Committed
 ) -> TopicResult:
     """Bring those of the wanted offsets that the table has not. What cannot be brought is a problem
-    of the result. UserError: a file of the table cannot be read, or too much is wanted."""
+    of the result, also where a file of the table cannot be read. UserError: too much is wanted."""
     result = TopicResult(load.cluster, load.topic, load.table.location)
     refused = 0
     while True:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -41,6 +42,8 @@ W = 5_000
 EACH = 400
 LOST = (7, 8, 250)
 TOPIC = "metrics"
+PACKAGE = ROOT / "deploy" / "spark_package.py"
+EXTRAS = ("spark", "lake", "iceberg")
 SUPPORT = ROOT / "tests" / "support" / "spark_jobs"
 CLUSTERS = ("dc1", "aggregate")
 DELTA, ICEBERG = "tallymark.toml", "iceberg.toml"
@@ -54,11 +57,10 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class Site:
-    """``run``: the folder of the driver, with the settings, the authority and the unpacked Python.
-    ``archive``: the same Python, packed."""
+    """``run``: the folder of the driver, with the settings, the authority and the Python that the
+    package has."""
 
     run: Path
-    archive: Path
     spark: StandaloneCluster
 
     def submit(
@@ -97,17 +99,18 @@ class Site:
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As make spark-package makes it, with fewer extras."""
     packed = tmp_path_factory.mktemp("package") / "tallymark-spark.tar.gz"
-    command = [sys.executable, str(ROOT / "deploy" / "spark_package.py"), str(packed)]
-    subprocess.run([*command, "--extras", "spark,lake,iceberg", "--fast"], check=True, timeout=900)
+    command = [sys.executable, str(PACKAGE), str(packed), "--extras", ",".join(EXTRAS), "--fast"]
+    subprocess.run(command, check=True, timeout=900)
     return packed
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
     run = folder / "run"
-    (run / "environment").mkdir(parents=True)
-    subprocess.run(["tar", "xzf", archive, "-C", run / "environment"], check=True, timeout=600)
+    run.mkdir()
+    lay_out: Any = run_path(str(PACKAGE))["lay_out"]
+    lay_out(run / "environment", EXTRAS, compiled=False)
     certificates = make_certificates(folder / "certificates")
     (run / "ca.pem").write_bytes(certificates.authority.read_bytes())
     brokers = [
@@ -126,7 +129,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Iterator[Si
             (run / settings).write_text(dump_toml(deployment.model_copy(update={"lake": place})))
         _publish(deployment, str(certificates.authority))
         with StandaloneCluster(folder / "spark") as spark:
-            yield Site(run, archive, spark)
+            yield Site(run, spark)
     finally:
         for broker in brokers:
             broker.stop()
@@ -199,9 +202,9 @@ def test_load_while_a_worker_dies(site: Site) -> None:
 
 
 @pytest.mark.soak
-def test_reconcile_from_the_archive(site: Site) -> None:
+def test_reconcile_from_the_archive(site: Site, archive: Path) -> None:
     """No machine has the packed Python: spark-submit brings it to each."""
-    job, happened = site.submit("reconcile", "fail", "--archives", f"{site.archive}#environment")
+    job, happened = site.submit("reconcile", "fail", "--archives", f"{archive}#environment")
     _ends(job, 3)
     _process, source = happened.read_text().split()
     assert not Path(source).is_relative_to(ROOT), "the checkout"

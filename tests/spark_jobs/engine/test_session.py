@@ -87,10 +87,11 @@ def test_a_permanent_error_ends_the_job_at_once(tmp_path: Path) -> None:
         yield from batches
 
     engine = Engine("local[1,4]", {"spark.sql.shuffle.partitions": "2"})
-    with spark_job("test-errors", tmp_path, engine, Steps(lambda line: None)) as spark:
-        rows = spark.range(3, numPartitions=1).mapInArrow(away, "id long").collect()
-        assert len(rows) == 3, "another try mends it"
-        assert len(list(tries.iterdir())) == 3
+    with (
+        pytest.raises(UserError, match="Spark failed"),
+        spark_job("test-errors", tmp_path, engine, Steps(lambda line: None)) as spark,
+    ):
+        _a_try_that_mends_it_and_an_error_of_spark(spark, away, tries)
     for file in tries.iterdir():
         file.unlink()
     with (
@@ -99,8 +100,10 @@ def test_a_permanent_error_ends_the_job_at_once(tmp_path: Path) -> None:
     ):
         spark.range(30, numPartitions=30).mapInArrow(gone, "id long").collect()
     assert len(list(tries.iterdir())) < 4
-    with (
-        pytest.raises(UserError, match="Spark failed"),
-        spark_job("test-errors", tmp_path, engine, Steps(lambda line: None)) as spark,
-    ):
-        spark.sql("select * from nowhere").collect()
+
+
+def _a_try_that_mends_it_and_an_error_of_spark(spark: Any, away: Any, tries: Path) -> None:
+    rows = spark.range(3, numPartitions=1).mapInArrow(away, "id long").collect()
+    assert len(rows) == 3
+    assert len(list(tries.iterdir())) == 3
+    spark.sql("select * from nowhere").collect()

@@ -9,15 +9,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from tallymark import Admin, Producer
 from tallymark.deployment import load as load_settings
 from tallymark.testing.broker_thread import BrokerThread
+from tallymark_spark_jobs.cli.stream_load import stream_load
+from tallymark_spark_jobs.engine import running
 from tallymark_spark_jobs.engine.session import spark_session
 from tallymark_spark_jobs.lake.opening import Format, Lake
 from tallymark_spark_jobs.load.job import LoadJob
@@ -168,13 +172,28 @@ def test_the_command_killed_and_started_again(tmp_path: Path) -> None:
             assert "stream-load: stopped" in said
             assert "Traceback" not in said
             assert made.rows() == [*((0, n) for n in range(40)), (1, 0), (1, 1), (1, 2)]
+
+
+def test_offsets_that_need_a_decision_are_exit_code_3(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def this_session(*_: Any) -> Iterator[Any]:
+        yield spark
+
+    monkeypatch.setattr(running, "spark_job", this_session)
+    with BrokerThread(tmp_path / "broker") as broker:
+        made = Stream(spark, tmp_path, broker.bootstrap_servers, "delta")
+        with made.admin:
+            made.send(1, range(3))
+            arguments = ["--settings", str(made.settings), "-t", "t", "--available-now"]
+            assert CliRunner().invoke(stream_load, arguments).exit_code == 0
             made.send(1, range(3, 9))
             made.admin.delete_records({("t", 1): 5})
-            third = _command([*arguments, "--available-now"])
-            said, _ = third.communicate(timeout=120)
-            assert third.returncode == 3, said
-            assert "2 offsets from 3 to 4 were deleted before they were loaded" in said
-            assert "Traceback" not in said
+            told = CliRunner().invoke(stream_load, arguments)
+    assert told.exit_code == 3, told.output
+    assert "2 offsets from 3 to 4 were deleted before they were loaded" in told.output
+    assert made.rows() == [(1, 0), (1, 1), (1, 2)]
 
 
 def _command(arguments: list[str]) -> subprocess.Popen[str]:
