@@ -115,8 +115,7 @@ def by_topic(rows: Sequence[Row], names: Mapping[Any, str]) -> Iterator[str]:
         yield _text(_LABEL - 8, y + 15, _cut(topic), "end")
         for column, start in enumerate(names):
             x = _LABEL + _BOX_WIDTH * column
-            box = found.get((topic, start))
-            yield _box(x, y, topic, names[start], box)
+            yield _box(x, y, topic, names[start], found.get((topic, start)))
     yield "</svg>"
     if len(missing) > len(topics):
         yield f"<p>{len(missing) - len(topics):,} more topics are in the table.</p>"

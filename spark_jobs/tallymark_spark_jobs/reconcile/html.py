@@ -67,9 +67,9 @@ def _table(shown: Sequence[dict[str, Any]], names: Mapping[Any, str], span: str)
     for name in names.values():
         yield f"<th scope='col'>{name}</th>"
     yield "</tr>"
-    for name in dict.fromkeys((row["edge"], row["topic"]) for row in shown):
-        mine = {row["start"]: row for row in shown if (row["edge"], row["topic"]) == name}
-        yield f"<tr><th scope='row'>{escape(' '.join(name))}</th>"
+    for edge, topic in dict.fromkeys((row["edge"], row["topic"]) for row in shown):
+        mine = {row["start"]: row for row in shown if (row["edge"], row["topic"]) == (edge, topic)}
+        yield f"<tr><th scope='row'>{escape(f'{edge} {topic}')}</th>"
         for start in names:
             yield _cell(mine[start]) if start in mine else "<td></td>"
         yield "</tr>"
