@@ -12,7 +12,6 @@ from fastapi.responses import Response
 from sqlalchemy import Connection
 
 from tallymark.clock import now_ms
-from tallymark_audit import repair
 from tallymark_audit.api import counted_fields, happened_fields, lists, params
 from tallymark_audit.api.fields import (
     REPORTER,
@@ -31,6 +30,7 @@ from tallymark_audit.api.problems import Answer, AuditRoute, Problem
 from tallymark_audit.api.state import api_of
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.time_format import LARGEST
+from tallymark_audit.repair import repairable
 from tallymark_audit.store.judged.graph import known_edges
 from tallymark_audit.store.reading import paging, queries, window_evidence
 from tallymark_audit.store.schema.rows import Row
@@ -241,5 +241,7 @@ def repairability(
         found = _evidence(connection, edge, topic, window, MAX_EVIDENCE)
         edges = [one.edge for one in known_edges(connection)]
         hop = window_evidence.edge_of(edges, edge)
-        told = repair.repairability(connection, api.deployment, hop, found, now_ms(), api.settings)
+        told = repairable.repairability(
+            connection, api.deployment, hop, found, now_ms(), api.settings
+        )
     return Answer(asdict(told))

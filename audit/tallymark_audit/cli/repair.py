@@ -15,17 +15,13 @@ from tallymark_audit.cli import options
 from tallymark_audit.cli.repair_output import show_plan, show_results
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.model.time_format import utc
-from tallymark_audit.repair import (
-    ItemResult,
-    RepairPlan,
-    check_upstream,
-    make_repair_plan,
-    read_plan,
-    wait_until_good,
-    write_plan,
-)
+from tallymark_audit.repair.apply import ItemResult
 from tallymark_audit.repair.opened_clusters import OpenedClusters
+from tallymark_audit.repair.plan import RepairPlan, make_repair_plan
+from tallymark_audit.repair.plan_file import read_plan, write_plan
 from tallymark_audit.repair.repair_run import RepairRun, repairable_edges
+from tallymark_audit.repair.upstream import check_upstream
+from tallymark_audit.repair.verify import wait_until_good
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.judged.decisions import About
 

@@ -10,7 +10,11 @@ from rich.table import Table
 
 from tallymark.shell.output import print_line, print_table
 from tallymark_audit.model.time_format import utc
-from tallymark_audit.repair import ItemResult, OpenWindow, RepairPlan, UpstreamCheck, to_json
+from tallymark_audit.repair.apply import ItemResult
+from tallymark_audit.repair.plan import RepairPlan
+from tallymark_audit.repair.plan_file import to_json
+from tallymark_audit.repair.upstream import UpstreamCheck
+from tallymark_audit.repair.verify import OpenWindow
 from tallymark_audit.tables import plain
 
 

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tallymark_audit.repair import ItemResult, RepairPlan, write_plan
+from tallymark_audit.repair.apply import ItemResult
 from tallymark_audit.repair.items import RepairItem
+from tallymark_audit.repair.plan import RepairPlan
+from tallymark_audit.repair.plan_file import write_plan
 from tallymark_audit.repair.reloads import is_reload
 
 LAST_LINES = 3

@@ -10,27 +10,22 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError, UserError
 from tallymark.trail import Doer
 from tallymark_audit.model.time_format import utc
-from tallymark_audit.repair import (
-    Clusters,
-    ItemResult,
-    RepairPlan,
-    UpstreamCheck,
-    check_upstream,
-    make_repair_plan,
-    to_json,
-)
-from tallymark_audit.repair.opened_clusters import OpenedClusters
-from tallymark_audit.repair.repair_run import RepairRun, repairable_edges
+from tallymark_audit.repair.plan import RepairPlan, make_repair_plan
+from tallymark_audit.repair.plan_file import to_json
 from tallymark_audit.store import Store
 from tallymark_audit.store.judged.decisions import About, end_abandoned
 from tallymark_audit.store.reading.runs import DecisionsAsked, decision_page
+
+if TYPE_CHECKING:
+    from tallymark_audit.repair.apply import ItemResult
+    from tallymark_audit.repair.upstream import Clusters, UpstreamCheck
 
 PROCESS: Final = "dashboards"
 FRESH_MS: Final = 120_000
@@ -74,8 +69,8 @@ class Job:
     number: int = 0
     phase: Phase = Phase.LOOKING
     plan: RepairPlan | None = None
-    checks: list[UpstreamCheck] = field(default_factory=list[UpstreamCheck])
-    results: list[ItemResult] = field(default_factory=list[ItemResult])
+    checks: list[UpstreamCheck] = field(default_factory=list)
+    results: list[ItemResult] = field(default_factory=list)
     error: str = ""
     finished_at: int = 0
 
@@ -120,7 +115,7 @@ class RepairDesk:
         self._deployment = deployment
         self._store = store
         self._settings = settings
-        self._opened = opened or (lambda stack: OpenedClusters(deployment, stack))
+        self._opened = opened or self._open
         self._now = now
         self._lock = threading.Lock()
         self._jobs: list[Job] = []
@@ -198,7 +193,14 @@ class RepairDesk:
         self._thread.start()
         return job
 
+    def _open(self, stack: ExitStack) -> Clusters:
+        from tallymark_audit.repair.opened_clusters import OpenedClusters  # with all clients
+
+        return OpenedClusters(self._deployment, stack)
+
     def _look(self) -> None:
+        from tallymark_audit.repair.upstream import check_upstream
+
         job = self._jobs[-1]
         plan = self._plan(job.asked)
         with ExitStack() as stack:
@@ -207,6 +209,8 @@ class RepairDesk:
         job.phase = Phase.LOOKED
 
     def _copy(self, job: Job, plan: RepairPlan, doer: Doer) -> None:
+        from tallymark_audit.repair.repair_run import RepairRun
+
         def tell(result: ItemResult) -> None:
             job.results.append(result)
             if self._stopping:
@@ -223,6 +227,8 @@ class RepairDesk:
         job.phase = Phase.DONE
 
     def _plan(self, asked: Asked) -> RepairPlan:
+        from tallymark_audit.repair.repair_run import repairable_edges
+
         with self._store.read() as connection:
             edges = repairable_edges(self._deployment, connection)
             return make_repair_plan(

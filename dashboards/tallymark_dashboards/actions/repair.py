@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -15,8 +15,6 @@ from starlette.concurrency import run_in_threadpool
 from tallymark.errors import UserError
 from tallymark.untrusted import command
 from tallymark_audit.model.time_format import LARGEST, utc
-from tallymark_audit.repair import ItemResult
-from tallymark_audit.repair.repair_run import outcome_of
 from tallymark_dashboards.actions.decide import doer_of
 from tallymark_dashboards.actions.desk import Asked, Job, Phase
 from tallymark_dashboards.actions.forms import (
@@ -35,6 +33,9 @@ from tallymark_dashboards.actions.guard import Refused
 from tallymark_dashboards.frame.ask import bounded
 from tallymark_dashboards.frame.page import Page
 from tallymark_dashboards.frame.requests import context_of, pairs_of, user_of
+
+if TYPE_CHECKING:
+    from tallymark_audit.repair.apply import ItemResult
 
 ACTION: Final = "repair"
 PATH: Final = "/act/repair"
@@ -132,7 +133,7 @@ def _page(
         "left_out": max(0, len(_rows(job)) - MOST_ROWS),
         "refused": refused or unable,
         "waits_for": waits_for,
-        "outcome": outcome_of(job.results) if job is not None and job.phase is Phase.DONE else "",
+        "outcome": _outcome(job),
         "copied": sum(one.copied.size for one in job.results) if job is not None else 0,
         "hidden": _hidden(asked, job),
         "window_page": page_or(links, "window", **here, window=asked.start),
@@ -194,6 +195,12 @@ def _rows(job: Job | None) -> list[ItemRow]:
             )
         )  # fmt: skip
     return rows
+
+
+def _outcome(job: Job | None) -> str:
+    from tallymark_audit.repair.repair_run import outcome_of  # with all clients
+
+    return outcome_of(job.results) if job is not None and job.phase is Phase.DONE else ""
 
 
 def _became(result: ItemResult) -> tuple[str, str]:

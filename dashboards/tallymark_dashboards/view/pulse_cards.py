@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tallymark_audit.model.time_format import duration
 from tallymark_audit.store.reading.age import AuditAge
@@ -15,6 +16,8 @@ from tallymark_audit.store.reading.latency import Percentiles
 from tallymark_audit.store.reading.pulse import Pulse
 from tallymark_dashboards.view.marks import Tone
 from tallymark_dashboards.view.numbers import share
+
+NOT_BEGUN: Final = "not begun"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,11 @@ def pulse_cards(
     """The cards, in the order of what an operator looks at. ``latency``: by cluster, of the same
     period. ``late_ms``: how long before the end of the period every topic may be complete."""
     sums = pulse.sums
+    if not age.begun and not sums.claimed:
+        return [
+            *_nothing("missing", "duplicated", "unclaimed", "complete"),
+            *_rest(pulse, age, {}, late_ms),
+        ]
     pending = f", {sums.pending:,} pending" if sums.pending else ""
     return [
         _wrong(
@@ -45,9 +53,7 @@ def pulse_cards(
         _wrong("duplicated", sums.duplicates, "copies beyond the first", "DUPLICATION", "bad", age),
         _wrong("unclaimed", sums.unclaimed, "seen, never claimed", "UNCLAIMED", "warn", age),
         complete(pulse, age),
-        _delivery(latency),
-        _through(pulse, late_ms),
-        audit_card(age),
+        *_rest(pulse, age, latency, late_ms),
     ]
 
 
@@ -64,6 +70,17 @@ def _wrong(name: str, count: int, note: str, kind: str, tone: Tone, age: AuditAg
         page="incidents",
         query={"kind": kind},
     )
+
+
+def _rest(
+    pulse: Pulse, age: AuditAge, latency: Mapping[str, Percentiles], late_ms: int
+) -> list[Card]:
+    return [_delivery(latency), _through(pulse, late_ms), audit_card(age)]
+
+
+def _nothing(*names: str) -> list[Card]:
+    """Of a store that is new: no number, which could be taken for "nothing is wrong"."""
+    return [Card(name, "–", "nothing is judged yet") for name in names]
 
 
 def complete(pulse: Pulse, age: AuditAge) -> Card:
@@ -88,6 +105,8 @@ def complete(pulse: Pulse, age: AuditAge) -> Card:
 
 def audit_card(age: AuditAge) -> Card:
     """Whether the audit itself is up to date, and who is silent."""
+    if not age.begun:
+        return Card("audit", NOT_BEGUN, "no collector has ever run", "warn", page="clusters")
     if age.ok:
         return Card("audit", "up to date", "every cluster is counted", page="clusters")
     names = ", ".join(one.cluster for one in age.behind[:3])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tallymark_dashboards.view.incidents.incident_rows import IncidentRow, worst_tone
 from tallymark_dashboards.view.marks import Tone
-from tallymark_dashboards.view.pulse_cards import Card
+from tallymark_dashboards.view.pulse_cards import NOT_BEGUN, Card
 
 
 class WallVerdict(NamedTuple):
@@ -33,6 +33,8 @@ def wall_verdict(
     tone = worst_tone(rows)[0]
     if tone == "bad":
         return WallVerdict(_incidents(count), "!", "bad")
+    if by_name["audit"].value == NOT_BEGUN:
+        return WallVerdict("Nothing is counted yet", "?", "warn")
     if by_name["audit"].tone:
         return WallVerdict(
             f"The audit is {by_name['audit'].value}: nothing newer is known", "?", "warn"

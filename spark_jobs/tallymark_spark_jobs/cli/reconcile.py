@@ -208,7 +208,8 @@ def _forecast(job: Job, json_file: Path | None) -> None:
 def _plan_repair(job: Job, outcome: Outcome, path: Path) -> None:
     """The plan that repairs what the store now lacks in the period, as ``tallymark audit repair``
     makes it."""
-    from tallymark_audit.repair import make_repair_plan, write_plan
+    from tallymark_audit.repair.plan import make_repair_plan
+    from tallymark_audit.repair.plan_file import write_plan
     from tallymark_audit.store import open_store
 
     period = job.period

@@ -11,7 +11,8 @@ from tallymark.client.core.security.deployment import connection_settings
 from tallymark.clock import now_ms
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import UserError
-from tallymark_audit.repair import read_plan, reloads_of
+from tallymark_audit.repair.plan_file import read_plan
+from tallymark_audit.repair.reloads import reloads_of
 from tallymark_spark_jobs.engine.progress import Steps
 from tallymark_spark_jobs.lake.opening import Lake, lake_of, lake_settings
 from tallymark_spark_jobs.lake.table import Commit

@@ -21,8 +21,9 @@ from tallymark_audit.decisions import Decider
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.repair import RepairItem, RepairPlan
+from tallymark_audit.repair.items import RepairItem
 from tallymark_audit.repair.opened_clusters import OpenedClusters
+from tallymark_audit.repair.plan import RepairPlan
 from tallymark_audit.repair.repair_run import RepairRun
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.judged import alerts

@@ -11,15 +11,12 @@ from pathlib import Path
 from tallymark_audit.collector.judging.locate import OffsetRange
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.repair import (
-    ItemResult,
-    MissingRun,
-    RepairItem,
-    RepairPlan,
-    read_plan,
-    reloads_of,
-)
+from tallymark_audit.repair.apply import ItemResult
+from tallymark_audit.repair.items import MissingRun, RepairItem
 from tallymark_audit.repair.load_again import load_again, parted
+from tallymark_audit.repair.plan import RepairPlan
+from tallymark_audit.repair.plan_file import read_plan
+from tallymark_audit.repair.reloads import reloads_of
 
 LAKE = RepairItem(
     edge="aggregate-to-lake",

@@ -7,7 +7,8 @@ from dataclasses import replace
 from tallymark_audit.collector.judging.locate import OffsetRange
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.repair import MissingRun, RepairItem, reloads_of
+from tallymark_audit.repair.items import MissingRun, RepairItem
+from tallymark_audit.repair.reloads import reloads_of
 
 KEY = CellKey("t", 0, 60_000, "web", "ab" * 8)
 ITEM = RepairItem(

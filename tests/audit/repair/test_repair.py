@@ -23,19 +23,12 @@ from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import EXPIRED, CellKey, Copy, Edge, Explanation
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sides import Observation
-from tallymark_audit.repair import (
-    MissingRun,
-    RepairItem,
-    RepairPlan,
-    apply_plan,
-    check_upstream,
-    make_repair_plan,
-    read_plan,
-    still_open,
-    to_json,
-    wait_until_good,
-    write_plan,
-)
+from tallymark_audit.repair.apply import apply_plan
+from tallymark_audit.repair.items import MissingRun, RepairItem
+from tallymark_audit.repair.plan import RepairPlan, make_repair_plan
+from tallymark_audit.repair.plan_file import read_plan, to_json, write_plan
+from tallymark_audit.repair.upstream import check_upstream
+from tallymark_audit.repair.verify import still_open, wait_until_good
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted import counts
 from tallymark_audit.store.judged.verdicts import COLLECTOR, locate_cells, record_verdicts

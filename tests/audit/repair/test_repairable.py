@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import EXPIRED, CellKey, Edge, Explanation
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.repair import Known, Repairability, repairable
+from tallymark_audit.repair.next_steps import Known
+from tallymark_audit.repair.repairable import Repairability, repairable
 from tallymark_audit.store.reading.window_evidence import Evidence
 from tallymark_audit.store.schema.rows import cell_to_json
 

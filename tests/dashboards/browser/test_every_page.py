@@ -13,10 +13,11 @@ from looking import (
     listening,
     serious_findings,
     wider_than_the_page,
+    wider_than_their_box,
 )
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 from prepared_store import Prepared
-from screenshots import addresses
+from screenshots import addresses, served_new
 
 from tallymark_dashboards.frame.registry import PAGES
 from tallymark_dashboards.pages import load_pages
@@ -57,10 +58,27 @@ def test_it_fits_at_every_width_and_asks_nobody_else(tab: Page, site: Site, name
             tab.set_viewport_size(ViewportSize(width=width, height=900))
             assert wider_than_the_page(tab) == [], width
             assert broken_words(tab) == [], width
+            assert wider_than_their_box(tab) == [], width
         tab.wait_for_timeout(200)
         assert heard.elsewhere(url) == []
         expected = "the server responded with a status of 404"
         assert [one for one in heard.errors if expected not in one] == []
+
+
+def test_a_new_installation_fits_and_can_be_read(tab: Page) -> None:
+    """On the wall the word "unknown" stood out of its box."""
+    with served_new() as url:
+        for one in PAGES.values():
+            tab.goto(url + one.path, wait_until="load")
+            for width in WIDTHS:
+                tab.set_viewport_size(ViewportSize(width=width, height=900))
+                assert wider_than_the_page(tab) == [], (one.name, width)
+                assert broken_words(tab) == [], (one.name, width)
+                assert wider_than_their_box(tab) == [], (one.name, width)
+        if AXE.is_file():
+            for path in ("/", "/wall", "/topic"):
+                tab.goto(url + path, wait_until="load")
+                assert serious_findings(tab) == [], path
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="there is no axe-core (deploy/ensure-axe)")

@@ -1,5 +1,6 @@
 """The numbers at the top: messages, each once, and nothing good about what is not known."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ DAY = 86_400_000
 GOOD = AuditAge((), NOON - 5_000, 125_000)
 BEHIND = AuditAge((SilentCollector("dc1", "c-1", "silent", NOON - DAY, 0),), NOON - DAY, 125_000)
 NEVER = AuditAge((SilentCollector("dc1", "", "never", 0, 0),), 0, 125_000)
+NEW = replace(NEVER, begun=False)
 
 
 def cards(age: AuditAge, **sums: Any) -> dict[str, Card]:
@@ -46,6 +48,16 @@ def test_a_silent_audit_is_unknown_since_then() -> None:
     assert {found[name].tone for name in ("missing", "duplicated", "complete", "audit")} == {"warn"}
     assert found["audit"].note == "not counted: dc1"
     assert cards(NEVER)["complete"].value == "unknown"
+
+
+def test_a_new_store_has_no_numbers() -> None:
+    """Just installed, the first page said in yellow that the audit is behind and 0 are missing."""
+    found = cards(NEW)
+    for name in ("missing", "duplicated", "unclaimed", "complete"):
+        assert (found[name].value, found[name].note) == ("–", "nothing is judged yet")
+    assert (found["audit"].value, found["audit"].tone) == ("not begun", "warn")
+    assert wall_verdict((), 0, found.values(), 0, 0).text == "Nothing is counted yet"
+    assert cards(NEW, claimed=5)["missing"].value == "0"
 
 
 def test_unknown_windows_are_never_100_percent() -> None:

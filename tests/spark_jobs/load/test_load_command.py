@@ -23,7 +23,9 @@ from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.repair import MissingRun, RepairItem, RepairPlan, write_plan
+from tallymark_audit.repair.items import MissingRun, RepairItem
+from tallymark_audit.repair.plan import RepairPlan
+from tallymark_audit.repair.plan_file import write_plan
 from tallymark_spark_jobs.cli.load import load
 from tallymark_spark_jobs.lake.opening import Format, Lake
 from tallymark_spark_jobs.lake.table import Manifest

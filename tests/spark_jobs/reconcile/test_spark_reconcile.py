@@ -21,7 +21,7 @@ from tallymark.protocol.records.batch import Record
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.repair import read_plan
+from tallymark_audit.repair.plan_file import read_plan
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_audit.store import open_store
 from tallymark_audit.store.reading import queries

@@ -47,6 +47,13 @@ _BROKEN: Final = """() => {
   return found.slice(0, 5);
 }"""
 
+_OUT_OF_BOX: Final = """() =>
+  [...document.querySelectorAll(".pulse b, .strip li > *")]
+    .filter(one => one.offsetParent && one.scrollWidth > one.clientWidth + 1)
+    .slice(0, 5)
+    .map(one => `"${one.innerText}" needs ${one.scrollWidth} of ${one.clientWidth}`)
+"""
+
 _UNSEEN_FOCUS: Final = """() => {
   const one = document.activeElement;
   if (!one || one === document.body) return null;
@@ -90,6 +97,12 @@ def listening(page: Page) -> Iterator[Heard]:
 def wider_than_the_page(page: Page) -> list[str]:
     """What makes the page scroll sideways; empty when it does not."""
     found: list[str] = page.evaluate(_WIDER)
+    return found
+
+
+def wider_than_their_box(page: Page) -> list[str]:
+    """Numbers of the pulse, symbols and counts of cells that stand out of their box."""
+    found: list[str] = page.evaluate(_OUT_OF_BOX)
     return found
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlencode
 
+from fastapi import FastAPI
 from PIL import Image
 from playwright.sync_api import Page, ViewportSize, sync_playwright
 
@@ -99,15 +100,32 @@ def served(
         with open_store(deployment.audit_store) as store:
             now = now or time.time_ns() // 1_000_000
             prepared = prepare(store, deployment, now, stopped=stopped, hostile=hostile)
-            app = create_app(deployment, store, snapshots(now))
-            listener = listen("127.0.0.1", 0, "the dashboards", "dashboards.port")
-            server = WebServer(app, listener, "dashboards")
-            try:
-                yield f"http://127.0.0.1:{listener.getsockname()[1]}", prepared
-            finally:
-                app.state.hub.stop()
-                server.close()
-                app.state.renderings.close()
+            with _serving(create_app(deployment, store, snapshots(now))) as url:
+                yield url, prepared
+
+
+@contextmanager
+def served_new() -> Iterator[str]:
+    """The dashboards just after the installation: nothing has run yet."""
+    with tempfile.TemporaryDirectory() as folder:
+        deployment = deployment_in(Path(folder))
+        with (
+            open_store(deployment.audit_store) as store,
+            _serving(create_app(deployment, store)) as url,
+        ):
+            yield url
+
+
+@contextmanager
+def _serving(app: FastAPI) -> Iterator[str]:
+    listener = listen("127.0.0.1", 0, "the dashboards", "dashboards.port")
+    server = WebServer(app, listener, "dashboards")
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        app.state.hub.stop()
+        server.close()
+        app.state.renderings.close()
 
 
 def take(page: Page, url: str, path: Path) -> None:

@@ -37,11 +37,12 @@ class SilentCollector:
 class AuditAge:
     """``judged_through_ms``: up to then every cluster was counted, 0 is never; what a page shows of
     later windows is not known. ``behind``: by cluster, where that is too long ago. ``allowed_ms``:
-    how long it may be."""
+    how long it may be. ``begun``: whether any cluster was ever counted."""
 
     behind: tuple[SilentCollector, ...]
     judged_through_ms: int
     allowed_ms: int
+    begun: bool = True
 
     @property
     def ok(self) -> bool:
@@ -63,7 +64,7 @@ def audit_age(connection: Connection, deployment: Deployment, now: int) -> Audit
         one = _silent(name, collector, last, oldest, late, now - allowed)
         if one is not None:
             found.append(one)
-    return AuditAge(tuple(found), min(through, default=0), allowed)
+    return AuditAge(tuple(found), min(through, default=0), allowed, any(through))
 
 
 def allowed_ms(audit: AuditSettings) -> int:

@@ -35,7 +35,7 @@ def stale_parts(where: str, parts: Iterable[tuple[str, _Part | Any]], now: int) 
     for what, part in parts:
         if not part.error and not part.stale(now):
             continue
-        key = part.error or what
+        key = part.error or (what if part.at else "")
         before = found.get(key)
         names = f"{before.what}, {what}" if before else what
         at = min(before.at, part.at) if before else part.at

@@ -20,7 +20,9 @@ from tallymark_audit.cli import command
 from tallymark_audit.collector.judging import hop_loop
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model.edges import derive_edges
-from tallymark_audit.repair import apply_plan, make_repair_plan, read_plan, write_plan
+from tallymark_audit.repair.apply import apply_plan
+from tallymark_audit.repair.plan import make_repair_plan
+from tallymark_audit.repair.plan_file import read_plan, write_plan
 from tallymark_audit.store.counted import claims
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
 from tallymark_audit.store.reading import queries, window_evidence

@@ -22,7 +22,8 @@ from tallymark_audit.collector.limits.openings import Budget
 from tallymark_audit.judge.states import State
 from tallymark_audit.judge.windows import judge_windows
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges
-from tallymark_audit.repair import make_repair_plan, reloads_of
+from tallymark_audit.repair.plan import make_repair_plan
+from tallymark_audit.repair.reloads import reloads_of
 from tallymark_audit.store.counted import claims
 from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.schema import tables

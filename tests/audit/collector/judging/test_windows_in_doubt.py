@@ -14,7 +14,8 @@ from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.ranges import RangeSet
-from tallymark_audit.repair import apply_plan, make_repair_plan
+from tallymark_audit.repair.apply import apply_plan
+from tallymark_audit.repair.plan import make_repair_plan
 from tallymark_audit.store.counted import recounts
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
 from tallymark_audit.store.reading import queries, window_evidence
