@@ -128,6 +128,7 @@ def document(context: Context, one: Composed, shown: Rendered, now: int, stale: 
             "query": one.links.query,
             "as_of": utc(min(now, age.judged_through_ms) if age else now),
             "stale": stale,
+            "now": now,
             "sheets": context.sheets,
             "has_morph": context.has_morph,
             "prefix": context.prefix,

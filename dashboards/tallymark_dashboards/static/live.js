@@ -15,6 +15,12 @@
   const LOST_MS = 5000; // a server that starts anew is back by then
   const SILENT_MS = 25000; // two beats and some more: the connection is dead, whatever it says
   const OLD_MS = 45000; // the server itself has not looked for so long
+  // A browser has six connections to a host. With a stream for each tab, the seventh tab never
+  // loaded: one that nobody sees asks now and then, and lets go (a browser may wait for a minute
+  // before it wakes a hidden tab).
+  const HIDDEN_MS = 20000;
+  const HIDDEN_SILENT_MS = 150000;
+  const WAKING_MS = 10000;
   const RETRY_MS = [2000, 5000, 15000, 30000];
 
   const page = {
@@ -33,6 +39,7 @@
   let lost = 0; // when the connection broke; 0 while there is one
   let reason = "";
   let tries = 0;
+  let woken = -WAKING_MS; // when the tab was last looked at again
   let retry = 0;
   let shownState = "";
 
@@ -48,6 +55,7 @@
       pending = JSON.parse(event.data);
       apply();
     });
+    for (const any of ["page", "beat", "stale"]) source.addEventListener(any, rest);
     source.addEventListener("beat", (event) => hear(JSON.parse(event.data).age));
     source.addEventListener("stale", (event) => {
       const said = JSON.parse(event.data);
@@ -65,6 +73,11 @@
     clearTimeout(retry);
     if (source) source.close();
     source = null;
+  };
+  const rest = () => {
+    if (!document.hidden || paused) return;
+    disconnect();
+    retry = setTimeout(connect, HIDDEN_MS);
   };
   const again = () => {
     disconnect();
@@ -142,7 +155,9 @@
     if (paused) return "paused";
     if (heard < since && now - since < 5000 && shownState !== "stale") return "waiting";
     if (lost && now - lost > LOST_MS) return "stale";
-    if (reason || now - heard > SILENT_MS || now - current > OLD_MS) return "stale";
+    const [silent, old] = document.hidden || now - woken < WAKING_MS
+      ? [HIDDEN_SILENT_MS, HIDDEN_SILENT_MS] : [SILENT_MS, OLD_MS];
+    if (reason || now - heard > silent || now - current > old) return "stale";
     return "live";
   };
   const tell = () => {
@@ -187,6 +202,13 @@
       setTimeout(apply); // after the click that ends with it
     });
   }
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) rest();
+    else if (!paused) {
+      woken = performance.now();
+      connect();
+    }
+  });
   window.addEventListener("pagehide", disconnect);
   window.addEventListener("pageshow", (event) => { if (event.persisted && !paused) connect(); });
   setInterval(() => {

@@ -23,8 +23,12 @@
       : `${Math.floor(past / 86400)} d`;
     return seconds < 0 ? `in ${said}` : `${said} ago`;
   };
+  // The clock of this computer may be wrong by hours: "ago" is by the server's, which wrote its time
+  // into the page as it sent it.
+  const ahead = Date.now() - Number(document.body.dataset.now || Date.now());
+  const skew = Math.abs(ahead) > 30000 ? ahead : 0;
   const show = () => {
-    const now = Date.now();
+    const now = Date.now() - skew;
     for (const one of document.querySelectorAll("time[datetime]")) {
       const moment = new Date(one.dateTime);
       if (Number.isNaN(moment.getTime())) continue;

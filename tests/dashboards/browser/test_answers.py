@@ -58,15 +58,30 @@ def test_what_was_repaired_is_still_found_with_its_offsets(overview: Page) -> No
     expect(main).to_contain_text("210–217")
 
 
-def test_one_day_later_it_is_still_two_clicks(browser: Browser) -> None:
+@pytest.mark.parametrize("scripts", [True, False])
+def test_one_day_after_the_repair_every_question_has_its_answer(
+    browser: Browser, scripts: bool
+) -> None:
+    """Also without JavaScript, in two clicks: what, since when, where, by which repair, over since
+    when, and who was notified."""
     a_day_ago = time.time_ns() // 1_000_000 - 26 * 3_600_000
-    with served(now=a_day_ago) as (url, _):
-        context = browser.new_context()
+    with served(now=a_day_ago, hours=8) as (url, prepared):
+        context = browser.new_context(java_script_enabled=scripts)
         page = context.new_page()
         page.goto(url, wait_until="load")
         page.get_by_role("link", name=re.compile("12 missing")).first.click()
+        facts = page.locator("#facts")
+        for said in ("REPAIRED", "repair 1", "dc1-to-aggregate", "as resolved"):
+            expect(facts).to_contain_text(said)
+        for asked in ("first seen", "over since"):
+            answer = facts.locator(f"dt:has-text('{asked}') + dd time").first
+            expect(answer).to_have_attribute("datetime", re.compile(r"^20\d\d-"))
         page.get_by_role("row").filter(has_text="LOSS").get_by_role("link").first.click()
-        expect(page.locator("main")).to_contain_text("210–217")
+        main = page.locator("main")
+        expect(main).to_contain_text("210–217")
+        expect(main).to_contain_text("dc1 orders-1, offsets 91210–91217")
+        expect(main).to_contain_text("web-7")
+        assert f"window={prepared.repaired}" in page.url
         context.close()
 
 
@@ -90,7 +105,7 @@ def test_who_is_silent(overview: Page) -> None:
 
 def test_a_stopped_collector_is_named_on_every_page_and_nothing_is_green(browser: Browser) -> None:
     """With every collector stopped for 15 windows the overview stayed green."""
-    with served(stopped="dc2") as (url, _):
+    with served(stopped="dc2", hours=8) as (url, _):
         context = browser.new_context()
         page = context.new_page()
         for path in ("/", "/incidents", "/heatmap", "/wall", "/topic?topic=payments"):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -118,11 +117,23 @@ def focused(page: Page) -> dict[str, Any] | None:
     return found
 
 
-def serious_findings(page: Page, axe: Path = AXE) -> list[str]:
-    """What axe finds serious or worse, 24 px targets included."""
+def at_the_top(page: Page) -> None:
+    """The next Tab leads to the first stop of the page, wherever the focus was."""
+    page.evaluate(
+        """() => { const body = document.body; body.tabIndex = -1; body.focus();
+        body.removeAttribute("tabindex"); getSelection().removeAllRanges(); scrollTo(0, 0); }"""
+    )
+
+
+def serious_findings(page: Page, rules: Sequence[str] = ()) -> list[str]:
+    """What axe finds serious or worse, 24 px targets included. ``rules``: only by these."""
     if not page.evaluate("() => 'axe' in window"):
-        page.evaluate(axe.read_text(encoding="utf-8"))
-    options = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if rules:
+        options["runOnly"] = list(rules)
+    else:
+        options["rules"] = {"target-size": {"enabled": True}}
     found = page.evaluate("options => axe.run(document, options)", options)
     return [
         f"{one['id']}: {node['target']} {node['failureSummary']}"[:400]

@@ -91,15 +91,17 @@ def addresses(prepared: Prepared) -> dict[str, str]:
 
 @contextmanager
 def served(
-    stopped: str = "", *, hostile: bool = False, now: int = 0
+    stopped: str = "", *, hostile: bool = False, now: int = 0, hours: int = 24
 ) -> Iterator[tuple[str, Prepared]]:
     """The dashboards of a prepared store and of prepared clusters, and their address. ``now``
-    (ms): as of when they were prepared, if not now."""
+    (ms): as of when they were prepared, if not now. ``hours``: of clean windows."""
     with tempfile.TemporaryDirectory() as folder:
         deployment = deployment_in(Path(folder))
         with open_store(deployment.audit_store) as store:
             now = now or time.time_ns() // 1_000_000
-            prepared = prepare(store, deployment, now, stopped=stopped, hostile=hostile)
+            prepared = prepare(
+                store, deployment, now, hours=hours, stopped=stopped, hostile=hostile
+            )
             with _serving(create_app(deployment, store, snapshots(now))) as url:
                 yield url, prepared
 
