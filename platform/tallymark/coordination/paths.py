@@ -3,10 +3,14 @@
 ::
 
     /cluster/id                                         identity of the cluster
+    /cluster/features                                   levels of features in force
     /brokers/ids/[id]                                   ephemeral: where a live broker listens
     /brokers/topics/[topic]                             topic id, partition -> replica ids
     /brokers/topics/[topic]/partitions/[p]/state        leader, leader epoch, in-sync replicas
-    /brokers/changes/change_[number]                    which topics have changed, for the brokers
+    /brokers/epochs/[id]                                its version: how often the broker started
+    /brokers/leaving/[id]                               ephemeral: a broker that wants to stop
+    /brokers/suspects/[id]-[reporter]                   ephemeral: a broker that did not answer
+    /brokers/changes/change_[number]                    which topics and partitions have changed
     /controller, /controller_epoch                      the controller (ephemeral), and its epoch
     /config/topics/[topic]                              settings of a topic
     /config/users/[user], /config/clients/[client]      credentials and quotas
@@ -30,7 +34,11 @@ from urllib.parse import quote, unquote
 from tallymark.errors import UserError
 
 CLUSTER_ID: Final = "/cluster/id"
+FEATURES: Final = "/cluster/features"
 BROKER_IDS: Final = "/brokers/ids"
+BROKER_EPOCHS: Final = "/brokers/epochs"
+LEAVING: Final = "/brokers/leaving"
+SUSPECTS: Final = "/brokers/suspects"
 TOPICS: Final = "/brokers/topics"
 CHANGES: Final = "/brokers/changes"
 DELETED_TOPICS: Final = "/brokers/deleted_topics"
@@ -68,6 +76,10 @@ def decoded(part: str) -> str:
 
 def broker(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_epoch(broker_id: int) -> str:
+    return f"{BROKER_EPOCHS}/{broker_id}"
 
 
 def topic(name: str) -> str:

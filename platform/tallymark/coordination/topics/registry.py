@@ -4,7 +4,7 @@ The nodes hold what Apache Kafka writes there::
 
     /brokers/topics/[topic]
         {"version":3, "topic_id":"<url-safe base64 of the UUID>", "partitions":{"0":[1,2]},
-         "adding_replicas":{}, "removing_replicas":{}}
+         "adding_replicas":{"0":[2]}, "removing_replicas":{}}     of reassignments (KIP-455)
     /brokers/topics/[topic]/partitions/[p]/state
         {"controller_epoch":1, "leader":1, "version":1, "leader_epoch":0, "isr":[1,2]}
          and of ours, where there are any: "confessed":{"2":[<last epoch>, <end>]}, "unclean":true
@@ -20,7 +20,7 @@ import contextlib
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tallymark.coordination import paths
@@ -31,7 +31,7 @@ from tallymark.coordination.session.errors import MalformedNodeError, NodeExists
 from tallymark.coordination.session.nodes import ANY_VERSION, Create
 from tallymark.coordination.session.watches import Watch, watch_children
 from tallymark.coordination.session.zookeeper import ZooKeeper
-from tallymark.replication.model import PartitionState, Tail
+from tallymark.replication.model import Assignment, PartitionState, Tail
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _REQUESTS: Final = 500
@@ -42,12 +42,38 @@ _REQUESTS: Final = 500
 class TopicAssignment:
     """A topic: ``assignment[p]`` are the ids of the brokers that hold partition p, the preferred
     leader first. ``version`` counts changes of the node. A topic that is created again gets another
-    id."""
+    id. ``adding`` and ``removing`` have the partitions that are being reassigned."""
 
     name: str
     topic_id: uuid.UUID
     assignment: Mapping[int, tuple[int, ...]]
     version: int = ANY_VERSION
+    adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+
+    def of(self, partition: int) -> Assignment:
+        """The assignment of one partition."""
+        return Assignment(
+            self.assignment[partition],
+            self.adding.get(partition, ()),
+            self.removing.get(partition, ()),
+        )
+
+    def with_partition(self, partition: int, assignment: Assignment) -> TopicAssignment:
+        """The topic with another assignment of one partition."""
+
+        def put(
+            of: Mapping[int, tuple[int, ...]], ids: tuple[int, ...]
+        ) -> dict[int, tuple[int, ...]]:
+            rest = {index: at for index, at in of.items() if index != partition}
+            return {**rest, partition: ids} if ids else rest
+
+        return replace(
+            self,
+            assignment={**self.assignment, partition: assignment.replicas},
+            adding=put(self.adding, assignment.adding),
+            removing=put(self.removing, assignment.removing),
+        )
 
 
 class TopicRegistry:
@@ -146,9 +172,9 @@ def encode_topic(topic: TopicAssignment) -> bytes:
         {
             "version": 3,
             "topic_id": identity,
-            "partitions": {str(p): list(r) for p, r in sorted(topic.assignment.items())},
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "partitions": _written(topic.assignment),
+            "adding_replicas": _written(topic.adding),
+            "removing_replicas": _written(topic.removing),
         }
     )
 
@@ -168,7 +194,30 @@ def decode_topic(name: str, data: bytes, version: int) -> TopicAssignment:
     except ValueError:
         raise MalformedNodeError(path, f"{text[:50]!r} is no topic id") from None
     assignment = {int(p): documents.integers(path, p, r) for p, r in partitions.items()}
-    return TopicAssignment(name, identity, dict(sorted(assignment.items())), version)
+    adding, removing = (
+        _moving(path, document, side, assignment)
+        for side in ("adding_replicas", "removing_replicas")
+    )
+    return TopicAssignment(
+        name, identity, dict(sorted(assignment.items())), version, adding, removing
+    )
+
+
+def _written(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
+    return {str(partition): list(ids) for partition, ids in sorted(replicas.items())}
+
+
+def _moving(
+    path: str, document: Mapping[str, object], side: str, partitions: Mapping[int, object]
+) -> dict[int, tuple[int, ...]]:
+    """Apache Kafka before 2.4 wrote neither side."""
+    found: dict[int, tuple[int, ...]] = {}
+    for text, ids in documents.field(path, {side: {}} | dict(document), side, dict).items():
+        if not text.isdecimal() or int(text) not in partitions:
+            raise MalformedNodeError(path, f"{side} names {text!r}, which is no partition of it")
+        if replicas := documents.integers(path, f"{side} of {text}", ids):
+            found[int(text)] = replicas
+    return found
 
 
 _STATE_FIELDS: Final = frozenset(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from tallymark.coordination import paths
@@ -32,7 +33,7 @@ from tallymark.coordination.session.errors import (
 from tallymark.coordination.session.nodes import ANY_VERSION, Check, Create, Delete, SetData, Step
 from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.coordination.topics import configs
-from tallymark.coordination.topics.changes import change_of
+from tallymark.coordination.topics.changes import change_of, change_of_states
 from tallymark.coordination.topics.deleted import notes_of
 from tallymark.coordination.topics.registry import (
     TopicAssignment,
@@ -152,9 +153,7 @@ class TopicWriter:
             ]
             for part in _parts(states):
                 replicas = {index: state.isr for index, state in part}
-                topic = TopicAssignment(
-                    name, topic.topic_id, {**topic.assignment, **replicas}, topic.version
-                )
+                topic = replace(topic, assignment={**topic.assignment, **replicas})
                 self._zookeeper.commit(
                     [
                         guard,
@@ -286,7 +285,7 @@ class TopicWriter:
             for key, state in states
         ]
         try:
-            self._zookeeper.commit([*head, *steps, change_of(key[0] for key, _ in states)])
+            self._zookeeper.commit([*head, *steps, change_of_states(key for key, _ in states)])
         except _CHANGED as error:
             _check_controller(error)
             raise

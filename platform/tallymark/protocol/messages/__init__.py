@@ -238,6 +238,14 @@ if TYPE_CHECKING:
         IncrementalAlterConfigsResponse,
         IncrementalAlterConfigsResponseResource,
     )
+    from tallymark.protocol.messages.k45_alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        AlterPartitionReassignmentsRequestPartition,
+        AlterPartitionReassignmentsRequestTopic,
+        AlterPartitionReassignmentsResponse,
+        AlterPartitionReassignmentsResponsePartition,
+        AlterPartitionReassignmentsResponseTopic,
+    )
     from tallymark.protocol.messages.k46_list_partition_reassignments import (
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsRequestTopic,

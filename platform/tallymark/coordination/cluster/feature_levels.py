@@ -1,0 +1,39 @@
+"""The levels of features that are in force: ``/cluster/features``.
+
+``{"version":1,"features":{"replication.version":1}}``. The version of the node is the epoch that
+ApiVersions tells. Without the node no feature is in force. It changes by compare-and-set:
+:mod:`tallymark.replication.features` decides which levels may rise.
+"""
+
+from __future__ import annotations
+
+from tallymark.coordination import paths
+from tallymark.coordination.session import documents
+from tallymark.coordination.session.client import WatchCallback
+from tallymark.coordination.session.errors import MalformedNodeError
+from tallymark.coordination.session.zookeeper import ZooKeeper
+from tallymark.replication.features import Finalized
+
+
+def read_features(zookeeper: ZooKeeper, watch: WatchCallback | None = None) -> Finalized:
+    """The levels in force; ``watch`` fires once when they change. MalformedNodeError."""
+    node = zookeeper.find(paths.FEATURES, watch)
+    if node is None:
+        return Finalized()
+    document = documents.load(paths.FEATURES, node.data)
+    levels = documents.field(paths.FEATURES, document, "features", dict)
+    for name, level in levels.items():
+        if type(level) is not int or level < 0:
+            raise MalformedNodeError(paths.FEATURES, f"{name!r} has the level {level!r}")
+    return Finalized(levels, node.version)
+
+
+def write_features(zookeeper: ZooKeeper, features: Finalized) -> Finalized:
+    """Replace the levels that were read as ``features.epoch``; returns them with the new epoch.
+    BadVersionError or NodeExistsError where another broker has changed them meanwhile."""
+    content = documents.dump({"version": 1, "features": dict(sorted(features.levels.items()))})
+    if features.epoch < 0:
+        zookeeper.create(paths.FEATURES, content, parents=True)
+        return Finalized(features.levels, 0)
+    version = zookeeper.write(paths.FEATURES, content, features.epoch)
+    return Finalized(features.levels, version)
