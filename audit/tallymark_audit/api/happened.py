@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from sqlalchemy import Connection
 
 from tallymark.clock import now_ms
+from tallymark_audit.alerts.about import fingerprints
 from tallymark_audit.api import happened_fields as told
 from tallymark_audit.api import lists, params
 from tallymark_audit.api.fields import ALERT, Field, row_schema, rows_schema
@@ -83,7 +84,7 @@ def incident(request: Request, number: Number) -> Response:
     with api_of(request).store.read() as connection:
         found = _incident(connection, number)
         windows = reading.windows_of(connection, found.id, None, FIRST_WINDOWS)
-        moments = timeline(connection, found)
+        moments = timeline(connection, found, fingerprints(found.edge, found.topic))
     return Answer(
         {
             "incident": asdict(found),

@@ -17,6 +17,7 @@ from tallymark_audit.cli import options
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import open_store
+from tallymark_audit.store.counted.facts import is_retired
 from tallymark_audit.store.judged.window_at import window_at
 from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.reading.window_evidence import shown_evidence
@@ -102,7 +103,7 @@ def _reporter_state(row: Row, since: int) -> str:
     """``since`` (ms): a reporter without a report from then on is silent."""
     if row["closed"]:
         return "closed"
-    if row["retired_at"]:
+    if is_retired(row):
         return "retired"
     return "live" if row["last_heard"] >= since else "silent"
 

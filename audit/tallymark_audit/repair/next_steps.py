@@ -10,6 +10,7 @@ from tallymark.untrusted import command, escaped
 from tallymark_audit.judge.states import GOOD, State, state_of
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.time_format import utc
+from tallymark_audit.store.counted.facts import is_retired
 from tallymark_audit.store.reading.window_evidence import Evidence
 from tallymark_audit.store.schema.rows import Row, is_cells
 
@@ -125,7 +126,7 @@ def _silent(found: Evidence, known: Known) -> list[Step]:
     silent = [
         one
         for one in found.reporters
-        if not one["closed"] and not one["retired_at"] and one["last_heard"] < known.silent_before
+        if not one["closed"] and not is_retired(one) and one["last_heard"] < known.silent_before
     ]
     return [
         Step(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tallymark.untrusted import command
+from tallymark_audit.alerts.about import fingerprints
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.repair.repairable import repairability
 from tallymark_audit.store.judged.graph import known_edges
@@ -55,7 +56,7 @@ def incident(ask: Ask) -> Page:
     (row,) = incident_rows(ask, [found])
     after = ask.moment("after")
     windows = windows_of(ask.connection, found.id, after, WINDOWS + 1)
-    moments = timeline(ask.connection, found)
+    moments = timeline(ask.connection, found, fingerprints(found.edge, found.topic))
     window_ms = ask.context.deployment.audit.window_ms
     values = {
         "row": row,

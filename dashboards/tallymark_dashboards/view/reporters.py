@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tallymark_audit.store.counted.facts import is_retired
+
 
 @dataclass(frozen=True, slots=True)
 class ReporterRow:
@@ -40,7 +42,7 @@ _ORDER = {"silent": 0, "reports": 1, "retired": 2, "ended": 3}
 def _row(row: Mapping[str, Any], silent_before: int) -> ReporterRow:
     if row["closed"]:
         state, tone, symbol, since = "ended", "", "", row["last_heard"]
-    elif row["retired_at"] and row["last_heard"] <= row["retired_at"]:
+    elif is_retired(row):
         state, tone, symbol, since = "retired", "", "", row["retired_at"]
     elif row["last_heard"] < silent_before:
         state, tone, symbol, since = "silent", "warn", "?", row["last_heard"]

@@ -167,7 +167,7 @@ def test_who_decided_is_on_the_time_line_of_the_incident(
     with store.read() as connection:
         one = incident(connection, 1)
         assert one is not None
-        moments = [m for m in timeline(connection, one) if m.kind == "decision"]
+        moments = [m for m in timeline(connection, one, ()) if m.kind == "decision"]
     assert [(m.what, m.text, m.window) for m in moments] == [
         ("accept", "by User:alice: known", NOON)
     ]

@@ -10,6 +10,7 @@ from random import Random
 from sqlalchemy import Connection, select, update
 
 from tallymark.deployment import Deployment
+from tallymark_audit.alerts.about import fingerprints
 from tallymark_audit.collector.counting.lateness import Lateness
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.model import sketches
@@ -204,6 +205,7 @@ def test_an_incident_is_found_after_its_repair_with_all_that_happened(database: 
                 )
             )
             labels = {"alertname": "TallymarkMissingMessages", "edge": SECOND, "topic": "t"}
+            labels |= {"severity": "critical"}
             alerts.save(
                 connection,
                 [
@@ -217,7 +219,7 @@ def test_an_incident_is_found_after_its_repair_with_all_that_happened(database: 
             page = incident_page(connection, WhichIncidents(topic="t"))
             states = {one.kind: one.state for one in page}
             ended = next(one for one in page if one.kind == "LOSS")
-            moments = timeline(connection, ended)
+            moments = timeline(connection, ended, fingerprints(SECOND, "t"))
             assert incident(connection, ended.id) == ended
             assert [one.window for one in windows_of(connection, ended.id)] == [5 * W, 6 * W]
             assert incidents_of(connection, SECOND, "t", 6 * W) == [ended]
@@ -232,6 +234,25 @@ def test_an_incident_is_found_after_its_repair_with_all_that_happened(database: 
     assert (around.previous, around.following) == (5 * W, 40 * W)
     assert (around.first_bad, around.next_bad, around.previous_healed) == (40 * W, 40 * W, 5 * W)
     assert bad == (SECOND, "t", 40 * W)
+
+
+def test_an_alert_is_on_the_time_line_however_many_others_came_after_it(database: str) -> None:
+    """Of all alerts since the incident began the newest 2,000 were looked at, so that in a storm of
+    other alerts the line of an incident no longer said that an alert of it had been sent."""
+    labels = {"alertname": "TallymarkMissingMessages", "edge": SECOND, "severity": "critical"}
+    own = Alert({**labels, "topic": "t"}, {}, "firing", HOUR + 1, 0, "firing", HOUR + 2)
+    storm = [
+        Alert({**labels, "topic": f"t{n}"}, {}, "firing", HOUR + 3, 0, "firing", HOUR + 3)
+        for n in range(2_100)
+    ]
+    with open_store(database) as store:
+        record(store, [judged(SECOND, "t", 5, State.LOSS, 3)], now=HOUR)
+        with store.write() as connection:
+            alerts.save(connection, [own, *storm])
+        with store.read() as connection:
+            (one,) = incident_page(connection, WhichIncidents(topic="t"))
+            moments = timeline(connection, one, fingerprints(SECOND, "t"))
+    assert [m.at for m in moments if m.kind in ("alert", "told")] == [HOUR + 1, HOUR + 2]
 
 
 def test_an_accepted_loss_is_not_bad_any_more_and_stays_counted(database: str) -> None:

@@ -11,10 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tallymark_audit.collector.judging.waiting import those_waited_for
 from tallymark_audit.judge.verdicts import State, Verdict
+from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
-from tallymark_audit.store.reading import queries, records
+from tallymark_audit.store.reading import paging, queries, records
+from tallymark_audit.store.reading.alarms.watching import silent_reporters
+from tallymark_audit.store.reading.runs import loaded_tables
 from tallymark_audit.store.schema.tables import (
     incidents,
     metadata,
@@ -100,6 +104,32 @@ def test_every_row_is_on_one_page(store: Store, limit: int) -> None:
     assert (groups["a"]["runs"], groups["a"]["working"]) == (2, 1)
     assert (groups["a"]["through"], groups["a"]["holes"]) == (9, 1)
     assert groups["b"]["through"] == -1
+
+
+@pytest.mark.parametrize(("heard", "back"), [(9, False), (10, False), (11, True)])
+def test_a_retired_reporter_that_reports_again_is_back_everywhere(
+    store: Store, heard: int, back: bool
+) -> None:
+    """Windows waited for it again, but lists of those that report left it out, and no alert named
+    it when it became silent."""
+    who: dict[str, Any] = {"cluster": "dc1", "reporter": "r", "kind": "consumer", "seen": []}
+    who |= {"tier": "consumer", "ahead": [], "last_heard": heard, "retired_at": 10}
+    who["consumer_group"] = "g"
+    put(store, reporters, who)
+    put(store, reporters, {**who, "reporter": "load", "tier": "lake", "consumer_group": ""})
+    put(store, reporter_topics, {"cluster": "dc1", "topic": "t", "reporter": "r"})
+    place = {"cluster": "dc1", "topic": AUDIT_TOPIC, "partition": 0}
+    put(store, progress, {**place, "counted_through": 1_000})
+    with store.read() as connection:
+        live = queries.all_reporters(connection, live_only=True)
+        page = paging.reporter_page(connection, None, "consumer", 0, None, 9)
+        (group,) = records.group_page(connection, None, None, None, None, 9)
+        silent = silent_reporters(connection, "dc1", 100)
+        tables = loaded_tables(connection, 9)
+        ended = those_waited_for(connection, ["dc1"], 1_000, 100)[1]
+    found = len(live) == 2, len(page) == 2, group["working"] == 1, len(tables) == 1, ended == 0
+    assert found == (back,) * 5
+    assert len(silent) == 2 * back
 
 
 def test_rows_are_chosen(store: Store) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, case, func, or_, select
 
 from tallymark_audit.model.cells import TopicWindow
+from tallymark_audit.store.counted.facts import RETIRED
 from tallymark_audit.store.schema.tables import damage, progress, reporters
 
 LONGEST_MS: Final = 60_000
@@ -57,7 +58,7 @@ def those_waited_for(
     lately = now - silence_ms
     told = select(
         func.count(),
-        _number(or_(reporters.c.closed, reporters.c.retired_at > 0)),
+        _number(or_(reporters.c.closed, RETIRED)),
         _number(reporters.c.last_heard >= lately),
     ).where(reporters.c.cluster.in_(clusters))
     counted = select(func.count(), _number(progress.c.counted_through >= lately)).where(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from sqlalchemy import Connection, Table, exists, func, or_, select, union
+from sqlalchemy import ColumnElement, Connection, Table, and_, exists, func, select, union
 
 from tallymark_audit.judge.copy_progress import Part
 from tallymark_audit.judge.fact_source import Counted
@@ -23,6 +23,7 @@ from tallymark_audit.store.counted.archive import packed_rows
 from tallymark_audit.store.counted.deleted import is_there
 from tallymark_audit.store.schema.rows import (
     Row,
+    RowLike,
     claim_from_row,
     observation_from_row,
     reporter_from_row,
@@ -44,6 +45,10 @@ ByWindow = Mapping[int, Mapping[CellKey, Observation]]
 T = TypeVar("T")
 CHUNK = 500
 """Values in one IN (...)."""
+RETIRED: Final[ColumnElement[bool]] = and_(
+    reporters.c.retired_at > 0, reporters.c.last_heard <= reporters.c.retired_at
+)
+"""Of ``reporters``. A retired reporter that reports again is not retired any more."""
 
 
 def observed(connection: Connection, cluster: str, topic: str, windows: Sequence[int]) -> ByWindow:
@@ -120,10 +125,13 @@ def reporters_of(
 
 
 def reporter_facts(row: Row) -> ReporterFacts:
-    """A row of ``reporters`` as a judgement needs it. A retired reporter that reports again is not
-    retired any more."""
-    retired = row["retired_at"] > 0 and row["last_heard"] <= row["retired_at"]
-    return reporter_from_row(row).facts(retired=retired)
+    """A row of ``reporters`` as a judgement needs it."""
+    return reporter_from_row(row).facts(retired=is_retired(row))
+
+
+def is_retired(row: RowLike) -> bool:
+    """:data:`RETIRED`, of a row that was read."""
+    return bool(row["retired_at"] > 0 and row["last_heard"] <= row["retired_at"])
 
 
 def homes(
@@ -209,7 +217,7 @@ def reported_through(connection: Connection, cluster: str) -> dict[str, list[int
             reporters.c.tier == "producer",
             reporters.c.closed.is_not(True),
             reporters.c.backfill.is_not(True),
-            or_(reporters.c.retired_at <= 0, reporters.c.last_heard > reporters.c.retired_at),
+            ~RETIRED,
         )
     )
     found: dict[str, list[int]] = {}

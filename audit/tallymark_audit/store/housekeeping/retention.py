@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from tallymark_audit.judge.states import GOOD
+from tallymark_audit.store.counted.facts import RETIRED
 from tallymark_audit.store.counted.recounts import SLOW
 from tallymark_audit.store.counted.totals import DAY, HOUR, MINUTES_10, WINDOW
 from tallymark_audit.store.judged.sums import ChangedVerdicts
@@ -120,8 +121,12 @@ def _incidents(connection: Connection, _cluster: str, before: int, most: int) ->
 
 def _reporters(connection: Connection, cluster: str, before: int, most: int) -> int:
     t, topics = tables.reporters, tables.reporter_topics
-    ended = or_(t.c.closed, t.c.retired_at > 0)
-    old = t.c.cluster == cluster, ended, t.c.last_heard < before, t.c.retired_at < before
+    old = (
+        t.c.cluster == cluster,
+        or_(t.c.closed, RETIRED),
+        t.c.last_heard < before,
+        t.c.retired_at < before,
+    )
     gone = _delete(connection, t, old, most)
     if gone:
         for table in (topics, tables.copied):

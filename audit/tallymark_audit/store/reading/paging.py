@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 from sqlalchemy import Connection, Select, and_, literal, or_, select, tuple_, union, union_all
 
 from tallymark_audit.store.counted import archive
-from tallymark_audit.store.counted.facts import chunks
+from tallymark_audit.store.counted.facts import RETIRED, chunks
 from tallymark_audit.store.judged.verdicts import effective
 from tallymark_audit.store.schema.portions import MOST_BYTES, first_of, size_of
 from tallymark_audit.store.schema.rows import Row
@@ -233,7 +233,7 @@ def reporter_page(
     if kind is not None:
         query = query.where(t.kind == kind)
     if heard_since is not None:
-        query = query.where(t.closed.is_(False), t.retired_at == 0, t.last_heard >= heard_since)
+        query = query.where(t.closed.is_(False), ~RETIRED, t.last_heard >= heard_since)
     if after is not None:
         later = and_(t.cluster == after[0], t.reporter > after[1])
         query = query.where(or_(t.cluster > after[0], later))

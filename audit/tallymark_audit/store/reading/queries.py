@@ -13,6 +13,7 @@ from tallymark_audit.judge.skewed import SKEWED
 from tallymark_audit.judge.verdicts import UNDECIDED
 from tallymark_audit.model.cells import EdgeTopic
 from tallymark_audit.model.time_format import LARGEST
+from tallymark_audit.store.counted.facts import RETIRED
 from tallymark_audit.store.counted.totals import DAY
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, effective
 from tallymark_audit.store.reading.paging import watermarks_of
@@ -176,7 +177,7 @@ def all_reporters(
     ``live_only`` those that have neither closed nor been retired."""
     query = select(reporters).order_by(reporters.c.cluster, reporters.c.last_heard.desc())
     if live_only:
-        query = query.where(reporters.c.closed.is_(False), reporters.c.retired_at == 0)
+        query = query.where(reporters.c.closed.is_(False), ~RETIRED)
     return _rows(connection, query.limit(limit))
 
 

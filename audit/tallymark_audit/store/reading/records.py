@@ -23,6 +23,7 @@ from sqlalchemy import (
 from tallymark_audit.judge.states import UNDECIDED, State
 from tallymark_audit.model.edges import consumer_edge
 from tallymark_audit.store.counted.deleted import is_there
+from tallymark_audit.store.counted.facts import RETIRED
 from tallymark_audit.store.reading import paging, queries
 from tallymark_audit.store.reading.neighbours import edges_known
 from tallymark_audit.store.schema.rows import Row, holes_of
@@ -136,7 +137,7 @@ def group_page(
     how many have not ended, when they were last heard of (ms), and the watermark of the hop."""
     r, t = reporters.c, reporter_topics.c
     reading = and_(t.cluster == r.cluster, t.reporter == r.reporter)
-    working = case((and_(r.closed.is_(False), r.retired_at == 0), 1), else_=0)
+    working = case((and_(r.closed.is_(False), ~RETIRED), 1), else_=0)
     keys = (r.cluster, r.consumer_group, t.topic)
     columns: list[ColumnElement[Any]] = [
         r.cluster,

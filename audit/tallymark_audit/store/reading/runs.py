@@ -19,6 +19,7 @@ from sqlalchemy import (
 )
 
 from tallymark_audit.model.cells import LAKE
+from tallymark_audit.store.counted.facts import RETIRED
 from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.tables import decisions, repairs, reporters, runs
 
@@ -93,7 +94,7 @@ def loaded_tables(connection: Connection, limit: int) -> list[Row]:
     t = reporters.c
     query = select(
         t.cluster, t.application.label("table"), t.last_heard.label("last_load"), t.server
-    ).where(t.tier == LAKE, t.retired_at == 0)
+    ).where(t.tier == LAKE, ~RETIRED)
     rows = connection.execute(query.order_by(t.last_heard).limit(limit)).mappings()
     return [dict(row) for row in rows]
 

@@ -4,6 +4,7 @@ and what people decided."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -46,14 +47,15 @@ class Moment:
     window: int | None = None
 
 
-def timeline(connection: Connection, one: WindowIncident) -> list[Moment]:
-    """Its moments, the earliest first."""
+def timeline(connection: Connection, one: WindowIncident, about: Collection[str]) -> list[Moment]:
+    """Its moments, the earliest first. ``about``: the fingerprints of the alerts that there can be
+    about its topic on its edge."""
     edge = edge_of([known.edge for known in known_edges(connection)], one.edge)
     clusters = sorted({edge.upstream, edge.downstream, edge.home} - {PRODUCER})
     names = sorted({one.topic, edge.downstream_topic(one.topic)})
     found = [
         *_verdicts(connection, one),
-        *_alerts(connection, one),
+        *_alerts(connection, one, about),
         *_logs(connection, one, clusters, names),
         *_runs(connection, one),
         *_repairs(connection, one),
@@ -84,28 +86,23 @@ def _verdicts(connection: Connection, one: WindowIncident) -> list[Moment]:
     ]
 
 
-def _alerts(connection: Connection, one: WindowIncident) -> list[Moment]:
+def _alerts(connection: Connection, one: WindowIncident, about: Collection[str]) -> list[Moment]:
     """Those about the edge and topic that began while it lasted."""
     a = alerts.c
-    query = select(alerts).where(a.starts_at >= one.opened_at)
+    query = select(alerts).where(a.fingerprint.in_(about), a.starts_at >= one.opened_at)
     if one.closed_at:
         query = query.where(a.starts_at <= one.closed_at)
     found: list[Moment] = []
-    query = query.order_by(a.starts_at.desc()).limit(10 * MOST)
-    for row in map(dict, connection.execute(query).mappings()):
-        labels, said = row["labels"], row["annotations"]
-        if not isinstance(labels, dict) or not isinstance(said, dict):
-            continue
-        if (labels.get("edge"), labels.get("topic")) != (one.edge, one.topic):
-            continue
-        text = str(said.get("summary", ""))
+    for row in _last(connection, query, a.starts_at):
+        said = row["annotations"]
+        text = str(said.get("summary", "")) if isinstance(said, dict) else ""
         found.append(Moment(row["starts_at"], "alert", row["rule"], text, row))
         if row["told_at"]:
             told = f"posted as {row['told']}"
             found.append(Moment(row["told_at"], "told", row["rule"], told, row))
         if row["ends_at"]:
             found.append(Moment(row["ends_at"], "resolved", row["rule"], text, row))
-    return found[: 3 * MOST]
+    return found
 
 
 def _logs(

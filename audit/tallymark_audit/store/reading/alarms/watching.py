@@ -157,7 +157,7 @@ def silent_reporters(connection: Connection, cluster: str, silence_ms: int) -> l
         .where(
             reporters.c.cluster == cluster,
             reporters.c.closed.is_(False),
-            reporters.c.retired_at == 0,
+            ~facts.RETIRED,
             reporters.c.last_heard < read_through - silence_ms,
         )
         .order_by(reporters.c.last_heard)
