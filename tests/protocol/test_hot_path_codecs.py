@@ -21,6 +21,8 @@ from tallymark.protocol.frames import encode_response
 from tallymark.protocol.messages import (
     FetchRequest,
     FetchResponse,
+    FetchResponseEpochEndOffset,
+    FetchResponseLeader,
     FetchResponsePartition,
     FetchResponseTopic,
     ProduceRequest,
@@ -33,7 +35,7 @@ from tallymark.protocol.messages import (
 from tallymark.protocol.schema import ZERO_UUID
 from tallymark.protocol.wire import fetch as fetch_wire
 from tallymark.protocol.wire import produce as produce_wire
-from tallymark.protocol.wire.fetch import Found, read_fetch, write_fetched
+from tallymark.protocol.wire.fetch import Found, partition_tags, read_fetch, write_fetched
 from tallymark.protocol.wire.produce import Appended, read_produce, write_produced
 
 PRODUCE = range(produce_wire.LOWEST, produce_wire.HIGHEST + 1)
@@ -65,6 +67,8 @@ def plain_fetch(request: FetchRequest, version: int) -> Any:
                     part.fetch_offset,
                     part.last_fetched_epoch,
                     part.partition_max_bytes,
+                    part.log_start_offset,
+                    part.high_watermark,
                 )
                 for part in topic.partitions
             ],
@@ -81,6 +85,9 @@ def plain_fetch(request: FetchRequest, version: int) -> Any:
         request.session_epoch,
         topics,
         forgotten,
+        (request.replica_id, -1)
+        if version < 15
+        else (request.replica_state.replica_id, request.replica_state.replica_epoch),
     )
 
 
@@ -179,7 +186,14 @@ def test_produce_answers_are_written_alike(version: int, topics: Any, throttle: 
     st.lists(
         st.lists(
             st.builds(
-                Found, INT32, st.integers(0, 99), INT64, INT64, INT64, st.binary(max_size=200)
+                Found,
+                INT32,
+                st.integers(0, 99),
+                INT64,
+                INT64,
+                INT64,
+                st.binary(max_size=200),
+                st.just(b"\0"),
             ),
             max_size=3,
         ),
@@ -217,6 +231,39 @@ def test_fetch_answers_are_written_alike(version: int, topics: Any, committed: b
     )
     written = write_fetched(version, 9, 77, named, error_code=3, committed=committed, throttle_ms=5)
     assert b"".join(written) == encode_response(declared, version, 9)
+
+
+@pytest.mark.parametrize("version", [12, 18])
+@pytest.mark.parametrize("diverging", [None, (3, 2**40), (-1, 0)])
+@pytest.mark.parametrize("leader", [None, (2, 7)])
+def test_what_followers_are_told_is_written_alike(
+    version: int, diverging: tuple[int, int] | None, leader: tuple[int, int] | None
+) -> None:
+    """Where the logs part (KIP-595), and who leads now (KIP-951)."""
+    tags: dict[str, Any] = {}
+    if diverging:
+        tags["diverging_epoch"] = FetchResponseEpochEndOffset(
+            epoch=diverging[0], end_offset=diverging[1]
+        )
+    if leader:
+        tags["current_leader"] = FetchResponseLeader(leader_id=leader[0], leader_epoch=leader[1])
+    part = FetchResponsePartition(
+        partition_index=1,
+        error_code=6,
+        high_watermark=5,
+        last_stable_offset=5,
+        log_start_offset=0,
+        aborted_transactions=None,
+        records=b"ab",
+        **tags,
+    )
+    key: Any = "t" if version <= 12 else uuid.UUID(int=5)
+    name = {"topic": key} if version <= 12 else {"topic_id": key}
+    declared = FetchResponse(responses=[FetchResponseTopic(partitions=[part], **name)])
+    expected = encode_response(declared, version, 9)
+    found = Found(1, 6, 5, 5, 0, b"ab", partition_tags(diverging, leader))
+    written = b"".join(write_fetched(version, 9, 0, [(key, [found])]))
+    assert written == expected
 
 
 def test_slices_of_files_count_into_the_size_of_a_fetch_answer() -> None:

@@ -19,16 +19,19 @@ from tallymark.protocol.wire.lengths import (
     classic_length,
     compact_length,
     read_string,
+    read_tags,
     skip_tags,
 )
 
 LOWEST: Final = 4
-HIGHEST: Final = 16
+HIGHEST: Final = 18
 _SESSIONS: Final = 7
 _FORGETS: Final = 7
 _FLEXIBLE: Final = 12
 _IDS: Final = 13
 _REPLICA_TAGGED: Final = 15
+_TELLS_HIGH_WATERMARK: Final = 18
+_HIGH_WATERMARK: Final = 1
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -42,7 +45,7 @@ _ASK: Final = {
     9: struct.Struct(">iiqqi"),
     12: struct.Struct(">iiqiqi"),
 }
-_ASK_BY_VERSION: Final = {v: _ASK[max(k for k in _ASK if k <= v)] for v in range(4, 17)}
+_ASK_BY_VERSION: Final = {v: _ASK[max(k for k in _ASK if k <= v)] for v in range(4, 19)}
 _FOUND: Final = {
     4: struct.Struct(">ihqqi"),
     5: struct.Struct(">ihqqqi"),
@@ -50,22 +53,40 @@ _FOUND: Final = {
     12: struct.Struct(">ihqqqbi"),
 }
 
+_DIVERGING: Final = struct.Struct(">bbiqb")
+_LEADER: Final = struct.Struct(">bbiib")
+_REPLICA: Final = struct.Struct(">iq")
+_INT64: Final = struct.Struct(">q")
+UNTOLD: Final = 2**63 - 1
+"""The high watermark of a follower that does not tell it."""
+
 Topic: TypeAlias = str | UUID
 """A topic's name below v13, its id from there on."""
 
 
 class Ask(NamedTuple):
-    """What to read of one partition; -1 where the version, or the consumer, does not set it."""
+    """What to read of one partition; -1 where the version, or the consumer, does not set it.
+    ``log_start_offset`` and ``high_watermark`` are what a follower has; the largest number for a
+    high watermark that it does not tell (before v18)."""
 
     partition: int
     current_leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
     max_bytes: int
+    log_start_offset: int = -1
+    high_watermark: int = UNTOLD
+
+
+class Replica(NamedTuple):
+    """The follower that asks: broker id (-1 for a consumer) and broker epoch (-1 before v15)."""
+
+    id: int = -1
+    epoch: int = -1
 
 
 class PlainFetch(NamedTuple):
-    """A Fetch request, without the fields of followers."""
+    """A Fetch request."""
 
     max_wait_ms: int
     min_bytes: int
@@ -75,10 +96,12 @@ class PlainFetch(NamedTuple):
     session_epoch: int
     topics: list[tuple[Topic, list[Ask]]]
     forgotten: list[tuple[Topic, tuple[int, ...]]]
+    replica: Replica = Replica()
 
 
 class Found(NamedTuple):
-    """What was read of one partition. ``records`` are bytes or anything with a ``size``."""
+    """What was read of one partition. ``records`` are bytes or anything with a ``size``; ``tags``
+    are the tagged fields (:func:`partition_tags`), written from v12 on."""
 
     partition: int
     error_code: int
@@ -86,10 +109,26 @@ class Found(NamedTuple):
     last_stable_offset: int
     log_start_offset: int
     records: Any
+    tags: bytes = b"\0"
+
+
+def partition_tags(
+    diverging: tuple[int, int] | None = None, leader: tuple[int, int] | None = None
+) -> bytes:
+    """The tagged fields of one partition in an answer from v12 on. ``diverging``: the greatest
+    epoch of the leader's log that is not above the one asked for, and the offset where it ends
+    (tag 0). ``leader``: id and epoch of the leader to turn to (tag 1). Tag 2, a snapshot, is for
+    logs of metadata only."""
+    tags: list[bytes] = []
+    if diverging is not None:
+        tags.append(_DIVERGING.pack(0, _DIVERGING.size - 2, *diverging, 0))
+    if leader is not None:
+        tags.append(_LEADER.pack(1, _LEADER.size - 2, *leader, 0))
+    return bytes([len(tags)]) + b"".join(tags)
 
 
 def read_fetch(body: memoryview, version: int) -> PlainFetch:
-    """Read a request of ``version`` 4 to 16; what follows its last field is ignored.
+    """Read a request of ``version`` 4 to 18; what follows its last field is ignored.
 
     Raises RemoteProtocolError for bytes that are none.
     """
@@ -109,7 +148,7 @@ def write_fetched(
     committed: bool = False,
     throttle_ms: int = 0,
 ) -> list[Any]:
-    """The frame of an answer of ``version`` 4 to 16, as buffers and slices that follow one another.
+    """The frame of an answer of ``version`` 4 to 18, as buffers and slices that follow one another.
 
     ``committed``: the consumer reads committed records only, so the response has a list of aborted
     transactions (there are none).
@@ -135,7 +174,7 @@ def write_fetched(
                     run = []
                     size += length
             if flexible:
-                run.append(b"\0")
+                run.append(found.tags)
         if flexible:
             run.append(b"\0")
     if flexible:
@@ -151,7 +190,9 @@ def write_fetched(
 
 def _read(body: memoryview, version: int) -> PlainFetch:
     flexible = version >= _FLEXIBLE
-    pos = 0 if version >= _REPLICA_TAGGED else 4
+    replica, pos = Replica(), 0
+    if version < _REPLICA_TAGGED:
+        replica, pos = Replica(_INT32.unpack_from(body, 0)[0]), 4
     max_wait_ms, min_bytes, max_bytes, isolation = _LIMITS.unpack_from(body, pos)
     pos += _LIMITS.size
     session_id, session_epoch = 0, -1
@@ -176,8 +217,8 @@ def _read(body: memoryview, version: int) -> PlainFetch:
                 pos = skip_tags(body, pos)
     if version >= 11:
         _, pos = read_string(body, pos, flexible)
-    if flexible:
-        skip_tags(body, pos)
+    if flexible and body[pos] != 0:
+        replica = _replica(body, pos, replica)
     return PlainFetch(
         max_wait_ms,
         min_bytes,
@@ -187,7 +228,13 @@ def _read(body: memoryview, version: int) -> PlainFetch:
         session_epoch,
         topics,
         forgotten,
+        replica,
     )
+
+
+def _replica(body: memoryview, pos: int, told: Replica) -> Replica:
+    state = read_tags(body, pos)[0].get(1)
+    return told if state is None else Replica(*_REPLICA.unpack_from(state))
 
 
 def _read_asks(body: memoryview, pos: int, version: int) -> tuple[list[Ask], int]:
@@ -199,14 +246,21 @@ def _read_asks(body: memoryview, pos: int, version: int) -> tuple[list[Ask], int
         fields = layout.unpack_from(body, pos)
         pos += layout.size
         if flexible:
-            partition, epoch, offset, last_epoch, _, most = fields
-            asks.append(Ask(partition, epoch, offset, last_epoch, most))
-            pos = pos + 1 if body[pos] == 0 else skip_tags(body, pos)
+            partition, epoch, offset, last_epoch, start, most = fields
+            high = UNTOLD
+            if body[pos] == 0:
+                pos += 1
+            else:
+                tags, pos = read_tags(body, pos)
+                if _HIGH_WATERMARK in tags and version >= _TELLS_HIGH_WATERMARK:
+                    high = _INT64.unpack_from(tags[_HIGH_WATERMARK])[0]
+            asks.append(Ask(partition, epoch, offset, last_epoch, most, start, high))
         elif version >= 9:
-            partition, epoch, offset, _, most = fields
-            asks.append(Ask(partition, epoch, offset, -1, most))
+            partition, epoch, offset, start, most = fields
+            asks.append(Ask(partition, epoch, offset, -1, most, start))
         else:
-            asks.append(Ask(fields[0], -1, fields[1], -1, fields[-1]))
+            start = fields[2] if version >= 5 else -1
+            asks.append(Ask(fields[0], -1, fields[1], -1, fields[-1], start))
     if flexible:
         pos = skip_tags(body, pos)
     return asks, pos
@@ -223,7 +277,7 @@ def _length(body: memoryview, pos: int, flexible: bool, unit: int = 1) -> tuple[
 
 
 def _found(version: int, found: Found, committed: bool, length: int) -> bytes:
-    index, error, high, stable, start, _ = found
+    index, error, high, stable, start = found[:5]
     if version >= _FLEXIBLE:
         head = _FOUND[12].pack(index, error, high, stable, start, committed, -1)
         return head + encode_uvarint(length + 1)

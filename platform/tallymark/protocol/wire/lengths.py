@@ -60,6 +60,23 @@ def read_nullable_string(body: memoryview, pos: int, flexible: bool) -> tuple[st
     return str(body[pos : pos + length], "utf-8"), pos + length
 
 
+def read_tags(body: memoryview, pos: int) -> tuple[dict[int, memoryview], int]:
+    """The tagged fields as bytes, and the position after them. RemoteProtocolError for a tag that
+    is cut, or out of order."""
+    found: dict[int, memoryview] = {}
+    last = -1
+    count, pos = decode_uvarint(body, pos)
+    for _ in range(count):
+        tag, pos = decode_uvarint(body, pos)
+        size, pos = decode_uvarint(body, pos)
+        if tag <= last or pos + size > len(body):
+            raise RemoteProtocolError(f"byte {pos}: tagged field {tag} is cut or out of order")
+        found[tag] = body[pos : pos + size]
+        last = tag
+        pos += size
+    return found, pos
+
+
 def skip_tags(body: memoryview, pos: int) -> int:
     """The position after a tag buffer."""
     if body[pos] == 0:
