@@ -8,4 +8,7 @@ The controller's part: ``in_sync`` (who may vote), ``election`` (who leads next)
 changes the picture calls for), ``changes`` (how they are applied), ``balance`` (preferred leaders),
 ``reassignment`` (moves of replicas), ``placement`` (new replicas). A broker's start is in
 ``registration``, what all brokers of a cluster understand in ``features``.
+
+A leader: ``progress``, ``isr_change``, ``leading``, ``acks``. A follower: ``truncation``,
+``following``, ``throttle``.
 """

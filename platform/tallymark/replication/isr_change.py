@@ -1,0 +1,59 @@
+"""Which brokers the ISR should gain and lose now, decided by the leader.
+
+Who may join has been found out by the leader's rules; who leaves is here. The ISR keeps at least
+``least`` members: of those that should leave, the ones stay that would make it too small, and the
+high watermark waits for them. When others join, as many leave as have come, in one change; then
+brokers that are not registered leave, too, before their time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tallymark.replication.progress import NEVER, UNKNOWN_END, Lag, Progress
+
+
+class IsrChange(NamedTuple):
+    """The new ISR in the order of the assignment, who joins it, and why it changes."""
+
+    isr: tuple[int, ...]
+    joining: tuple[Progress, ...]
+    why: str
+
+
+def next_isr(
+    isr: Sequence[int],
+    order: Sequence[int],
+    least: int,
+    joining: Sequence[Progress],
+    overdue: Sequence[Progress],
+    end: int,
+) -> IsrChange | None:
+    """The change that is due, None if there is none.
+
+    ``isr`` is the present one, ``order`` the replicas of the assignment, ``overdue`` the members
+    that should leave, ``end`` the end of the leader's log.
+    """
+    spare = max(0, len(isr) + len(joining) - least)
+    leaving = sorted(overdue, key=lambda one: (one.live, one.caught_up_ms, one.end))[:spare]
+    if not joining and not leaving:
+        return None
+    members = {*isr, *(one.broker for one in joining)} - {one.broker for one in leaving}
+    ordered = [one for one in order if one in members]
+    ordered += [one for one in isr if one in members and one not in order]
+    return IsrChange(tuple(ordered), tuple(joining), _why(joining, leaving, end))
+
+
+def lag_of(one: Progress, end: int) -> Lag:
+    """How far a follower is behind a leader whose log ends at ``end``."""
+    records = None if one.end == UNKNOWN_END else end - one.end
+    return Lag(
+        one.broker, records, None if one.caught_up_ms == NEVER else one.caught_up_ms, one.live
+    )
+
+
+def _why(joining: Iterable[Progress], leaving: Iterable[Progress], end: int) -> str:
+    parts = [f"broker {one.broker} is in sync at offset {one.end}" for one in joining]
+    parts += [str(lag_of(one, end)) for one in leaving]
+    return "; ".join(parts)

@@ -1,0 +1,113 @@
+"""What a leader knows of its log and of each follower in one leader epoch.
+
+*Caught up* (Kafka's ``Replica.isCaughtUp``): ``caught_up_ms`` is the last time at which the
+follower had everything. It is *now* when a fetch asks for the leader's end; it is the time of the
+fetch before when this one asks for what was the end then: under steady writes a follower never
+asks for the very end, and still is in sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tallymark.replication.model import UNKNOWN_EPOCH
+
+UNKNOWN_END: Final = -1
+NEVER: Final = -(2**62)
+"""A time in ms before all others."""
+
+
+class LogAtElection(NamedTuple):
+    """The leader's log when it became the leader: its end then, which is where its epoch begins,
+    and the high watermark that it knew."""
+
+    end: int
+    high_watermark: int
+
+
+class FollowerFetch(NamedTuple):
+    """What a fetch says of the follower that sent it: its broker id and broker epoch, the offset
+    that it asks for, which is the end of its log, the leader epoch of its last record (-1 without
+    records), and where its log begins. The leader epoch in which it asks has been checked before,
+    as a consumer's is (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH)."""
+
+    broker: int
+    broker_epoch: int
+    offset: int
+    last_epoch: int
+    log_start: int = 0
+
+
+@dataclass(slots=True)
+class Progress:
+    """One follower. ``end`` is -1 until it has fetched in this leader epoch.
+
+    ``counted``: the high watermark waits for it, as a member of the maximal ISR. ``member``: it is
+    in the ISR of the last state node seen. ``assigned``: among the replicas of the partition.
+    ``live``: registered now, with ``broker_epoch``. ``leaving``: its broker wants to stop.
+    ``behind``: not in sync now; true for each who is not live. ``stale_epoch``: a broker epoch that
+    is known to be over, though no later one has been heard of.
+    """
+
+    broker: int
+    caught_up_ms: int
+    broker_epoch: int = UNKNOWN_EPOCH
+    end: int = UNKNOWN_END
+    log_start: int = UNKNOWN_END
+    fetched_ms: int = NEVER
+    leader_end: int = UNKNOWN_END
+    """The leader's end at the last fetch."""
+    counted: bool = False
+    member: bool = False
+    assigned: bool = True
+    live: bool = False
+    leaving: bool = False
+    behind: bool = False
+    stale_epoch: int = UNKNOWN_EPOCH - 1
+
+    def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> None:
+        """A fetch counts: it is of the current registration, and asks for what the leader has."""
+        offset = fetch.offset
+        if offset >= leader_end:
+            self.caught_up_ms = now_ms
+        elif offset >= self.leader_end and self.fetched_ms > self.caught_up_ms:
+            self.caught_up_ms = self.fetched_ms
+        self.leader_end = leader_end
+        self.fetched_ms = now_ms
+        self.end = offset
+        self.log_start = fetch.log_start
+
+    def is_caught_up(self, leader_end: int, now_ms: int, lag_ms: int) -> bool:
+        """It has everything, or had so at most ``lag_ms`` ago (replica.lag.time.max.ms)."""
+        return self.end == leader_end or now_ms - self.caught_up_ms <= lag_ms
+
+    def is_another(self, broker_epoch: int) -> None:
+        """The broker registered again: what is known of its log is of another one (KIP-903)."""
+        self.broker_epoch = broker_epoch
+        self.end = self.log_start = self.leader_end = UNKNOWN_END
+        self.fetched_ms = NEVER
+
+
+def least_log_start(followers: Iterable[Progress]) -> int | None:
+    """The least start of the logs of those that are live, None while one of them is unknown.
+    Without followers there is no bound."""
+    starts = [one.log_start for one in followers if one.live]
+    return None if UNKNOWN_END in starts else min(starts, default=2**63 - 1)
+
+
+class Lag(NamedTuple):
+    """A replica that is not in sync: how many records it is behind (None: it has not fetched since
+    the leader was elected), and since when, in ms (None: never in sync in this leader epoch)."""
+
+    broker: int
+    records: int | None
+    since_ms: int | None
+    live: bool
+
+    def __str__(self) -> str:
+        if not self.live:
+            return f"broker {self.broker} is not registered"
+        behind = "has not fetched yet" if self.records is None else f"is {self.records} behind"
+        return f"broker {self.broker} {behind}"
