@@ -94,6 +94,7 @@ def test_a_page_shows_the_first_cells_and_says_how_many_there_are(
     assert len(told["downstream"]) + told["left_out"]["downstream"] >= 3_000
 
 
+@pytest.mark.usefixtures("as_of_now")
 def test_what_is_still_open_is_not_shown_as_wrong(store: Store, deployment: Deployment) -> None:
     """The overview alarmed about records that nobody had claimed: they were a second old, and
     their claims came with the next report."""
@@ -263,7 +264,8 @@ def test_json(client: TestClient) -> None:
     [
         ("/nothing/<b>here", 404, "No page is called /nothing/&lt;b&gt;here"),
         ("/?page=-1", 200, "page=-1 is below 1: 1 is taken"),
-        ("/window?edge=a", 404, "There is no such window"),
+        ("/window?edge=a", 404, "Which window?"),
+        ("/window?edge=a&topic=b&window=60000", 404, "There is no such window"),
     ],
 )
 def test_a_person_at_a_wrong_address_sees_a_page(

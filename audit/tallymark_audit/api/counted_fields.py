@@ -101,6 +101,7 @@ AGE: Final[Fields] = {
     "ok": flag("Whether the audit is as of now."),
     "judged_through_ms": time("Up to then every cluster was counted; 0: never,"),
     "allowed_ms": number("How long (ms) the audit may be behind."),
+    "begun": flag("Whether any cluster was ever counted."),
 }
 PROGRESS: Final[Fields] = {
     "cluster": text("The cluster."),
