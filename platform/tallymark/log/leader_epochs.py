@@ -123,6 +123,32 @@ class LeaderEpochs:
             self._entries = kept
             self.noted = None
 
+    def cut(self, end_offset: int) -> None:
+        """:meth:`cut_end` of a log that is cut there, durable on return. The file must forget the
+        epochs: the log may go on with records of an older one at these offsets. That their numbers
+        are not used again is known elsewhere (the partition's state node); of these records that
+        were not cut after a crash, a recovery reads the epochs again."""
+        before = self._entries
+        self.cut_end(end_offset)
+        if self._entries != before:
+            self._unsaved = True
+        self.save()
+
+    def since(self, offset: int, log_end: int) -> tuple[tuple[int, int], ...]:
+        """(epoch, first offset) of the records from ``offset`` on, and of the epochs that begin
+        there or later without any."""
+        later = [entry for entry in self._entries if entry[1] >= offset]
+        epoch = self.epoch_of(offset)
+        if offset < log_end and epoch >= 0 and (not later or later[0][1] > offset):
+            later.insert(0, (epoch, offset))
+        return tuple(later)
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch of the record at ``offset``, of the next one at the end of the log; -1 where
+        that is not known."""
+        number = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        return self._entries[number - 1][0] if number else -1
+
     def cut_start(self, start_offset: int) -> None:
         """Records before ``start_offset`` are gone; the epoch that spans it begins there now. The
         file may keep the older ones: they are cut again when it is read."""

@@ -18,25 +18,24 @@ KafkaError KAFKA_STORAGE_ERROR and takes the data directory offline
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
 from tallymark.log.config import LogConfig
+from tallymark.log.cutting import CuttableLog
 from tallymark.log.disk.files import Data, Files
 from tallymark.log.disk.health import DiskHealth, guarded
 from tallymark.log.disk.partition_folder import key_of
 from tallymark.log.disk.start_offsets import StartOffsets
 from tallymark.log.loading.log_loader import LoadedLog, load_log
-from tallymark.log.producers.state import ProducerStates
-from tallymark.log.reading import ReadableLog
-from tallymark.log.results import AppendInfo, LogSlice
+from tallymark.log.results import AppendInfo, Copied, LogSlice
+from tallymark.log.segments.offset_index import MAX_RELATIVE
 from tallymark.log.segments.segment import Segment
-from tallymark.log.upkeep.deletion import DeletionJob, ExpiredSegments
+from tallymark.log.upkeep.deletion import ExpiredSegments
 from tallymark.log.upkeep.flush import DiskTurn, FlushJob
 from tallymark.log.upkeep.roll_policy import must_flush, must_roll
 from tallymark.log.validation.append_time import stamp_batch
+from tallymark.log.validation.leader_batches import Follows, check_leader_batches
 from tallymark.log.validation.preparation import Prepared, prepare
 from tallymark.protocol.records.batch import BatchHeader, place_batch
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
@@ -46,7 +45,7 @@ __all__ = ["EARLIEST", "LATEST", "AppendInfo", "ExpiredSegments", "Log", "LogSli
 log = logging.getLogger(__name__)
 
 
-class Log(ReadableLog):
+class Log(CuttableLog):
     """See the module. Made by :meth:`open`.
 
     ``name`` is the folder's, ``orders-0``; ``recovered`` says what an unclean start found.
@@ -81,6 +80,11 @@ class Log(ReadableLog):
         self._turn = DiskTurn()
         self._job: FlushJob | None = None
         self._closed = False
+        self._shut = None
+        self._unfinished = []
+        self._half_cut = False
+        self.cuts = 0
+        self.save_recovery_points = lambda: None
 
     @classmethod
     def open(
@@ -175,29 +179,84 @@ class Log(ReadableLog):
         # Nothing may remember the batch before its bytes are written.
         if header.producer_id >= 0:
             self._producers.add(header, first, now_ms)
-        self.end_offset = last + 1
+        self._grown(last + 1, now_ms)
+        return AppendInfo(first, last, False, timestamp, append_time)
+
+    def _grown(self, end_offset: int, now_ms: int) -> None:
+        self.end_offset = end_offset
         if self._active_since_ms is None:
             self._active_since_ms = now_ms
         if self._unflushed_since_ms is None:
             self._unflushed_since_ms = now_ms
-        return AppendInfo(first, last, False, timestamp, append_time)
 
-    def roll(self) -> None:
-        """Begin a new segment, unless the active one is empty."""
+    # --- append what a leader has
+
+    def append_leaders(self, data: Data, leader_epoch: int, now_ms: int) -> Copied:
+        """Write the batches of a leader as they are, with its offsets and epochs: ``data`` is the
+        answer to a fetch from :attr:`end_offset`, of a leader in ``leader_epoch``.
+
+        Raises :class:`~tallymark.log.validation.leader_batches.LeaderBatchError` for the first bad
+        batch: those before it are written, nothing of it. KAFKA_STORAGE_ERROR.
+        """
         self.check_usable()
-        with guarded(self._health, f"roll {self.name}"):
-            self._roll()
-
-    def _roll(self) -> Segment:
-        if self._segments.active.size == 0:
-            return self._segments.active
-        segment = Segment.create(
-            self._files, self.directory, self.end_offset, self._config.index_interval_bytes
+        empty = self.start_offset == self.end_offset and not self._segments.active.size
+        after = Follows(self.name, self.end_offset, self._epochs.latest, leader_epoch, empty)
+        headers, fault = check_leader_batches(data, after)
+        if headers:
+            with guarded(self._health, f"append to {self.name}"):
+                self._make_room_for(headers[0])
+                self._copy(memoryview(data), headers, now_ms)
+        if fault is not None:
+            raise fault
+        return Copied(
+            len(headers),
+            sum(header.last_offset_delta + 1 for header in headers),
+            len(data),
         )
-        self._snapshots.write(self.end_offset, self._producers)
-        self._segments = self._segments.added(segment)
-        self._active_since_ms = None
-        return segment
+
+    def _copy(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
+        """Write the batches, as many at a time as go into one segment."""
+        first = begin = end = 0
+        for number, header in enumerate(headers):
+            segment, since = self._segments.active, self._active_since_ms
+            size, age = segment.size + end - begin, 0 if since is None else now_ms - since
+            last = header.last_offset - segment.base_offset
+            if must_roll(self._config, size, age, header.size, last):
+                self._copy_run(data[begin:end], headers[first:number], now_ms)
+                # At the end, not at a gap: a recovery takes a gap between two segments for a loss.
+                far = header.last_offset - self.end_offset > MAX_RELATIVE
+                self._roll(header.base_offset if far else None)
+                first, begin = number, end
+            end += header.size
+        self._copy_run(data[begin:end], headers[first:], now_ms)
+
+    def _copy_run(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
+        if not headers:
+            return
+        self._segments.active.append_batches(data, headers)
+        # Nothing may remember a batch before its bytes are written.
+        epochs, producers = self._epochs, self._producers
+        for header in headers:
+            if header.partition_leader_epoch != epochs.noted:
+                epochs.note(header.partition_leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                producers.add(header, header.base_offset, now_ms)
+        self._grown(headers[-1].next_offset, now_ms)
+
+    def _make_room_for(self, header: BatchHeader) -> None:
+        """Let an empty segment begin where the batch begins: before the start of the log, if the
+        leader's log begins inside of this batch, or so far behind it that the index could not hold
+        its offsets."""
+        active, base = self._segments.active, header.base_offset
+        relative = header.last_offset - active.base_offset
+        if active.size or (base >= active.base_offset and relative <= MAX_RELATIVE):
+            return
+        self._start = self.start_offset
+        self._starts.put(self._key, self._start)
+        new = Segment.create(self._files, self.directory, base, self._config.index_interval_bytes)
+        self._segments = self._segments.without_last(1).added(new)
+        self.end_offset = max(self.end_offset, base)
+        active.remove()
 
     # --- leader epochs
 
@@ -227,19 +286,24 @@ class Log(ReadableLog):
         known (KIP-320). A reader beyond that offset has read records that were cut off."""
         return self._epochs.end_offset_for(epoch, self.end_offset)
 
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch of the record at ``offset``, -1 where that is not known. The disk is not
+        read."""
+        return self._epochs.epoch_of(offset)
+
     # --- flush
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether the flush policy of the config asks for a flush."""
         since = self._unflushed_since_ms
-        if since is None or self._job is not None or self._closed or self.is_offline:
+        if since is None or self._job is not None or self._shut or self.is_offline:
             return False
         return must_flush(self._config, self.end_offset - self.recovery_point, now_ms - since)
 
     def begin_flush(self) -> FlushJob | None:
         """The first of the three steps of :mod:`tallymark.log.upkeep.flush`. None where there is
         nothing to do, or a flush is under way."""
-        if self._job is None and self.recovery_point < self.end_offset and not self._closed:
+        if self._job is None and self.recovery_point < self.end_offset and not self._shut:
             self._job = self._new_job()
             return self._job
         return None
@@ -248,7 +312,7 @@ class Log(ReadableLog):
         """The last step. Raises KAFKA_STORAGE_ERROR where the syncs failed."""
         if self._job is job:
             self._job = None
-        if self._closed:
+        if self._closed or job.void:
             return
         if job.done:
             self.recovery_point = max(self.recovery_point, job.offset)
@@ -274,133 +338,6 @@ class Log(ReadableLog):
         save = self._epochs.save
         return FlushJob(self._files, self.directory, self._turn, work, self.end_offset, since, save)
 
-    # --- deletion
-
-    def delete_records(self, offset: int, until: int | None = None) -> int:
-        """Delete the records before ``offset``; returns the offset the log begins at now. All steps
-        of :meth:`begin_deletion`: durable on return."""
-        job = self.begin_deletion(offset, until)
-        job.run()
-        self.finish_deletion(job)
-        return job.start_offset
-
-    def begin_deletion(self, offset: int, until: int | None = None) -> DeletionJob:
-        """The log begins at ``offset`` from now on; segments wholly before it are removed. That is
-        durable after ``run`` and :meth:`finish_deletion`. No effect where the log begins later
-        already. Raises OFFSET_OUT_OF_RANGE beyond ``until``, the high watermark (None: the end)."""
-        self.check_usable()
-        if not 0 <= offset <= (self.end_offset if until is None else until):
-            raise self._out_of_range(offset)
-        with guarded(self._health, f"delete records of {self.name}"):
-            if offset <= self.start_offset:
-                return self._without_first(0)
-            self._start = offset
-            self._starts.put(self._key, offset)
-            if offset == self.end_offset:
-                self._roll()
-            return self._without_first(self._segments.ended_before(offset))
-
-    def find_expired(self, now_ms: int) -> ExpiredSegments:
-        """The segments that retention would delete. Any thread may call it."""
-        config = self._config
-        if config.retention_ms < 0 and config.retention_bytes < 0:
-            return ExpiredSegments((), 0)
-        return self._look(
-            "look for old segments of",
-            lambda segments: ExpiredSegments.find(segments, config, now_ms),
-        )
-
-    def take_expired(self, old: ExpiredSegments, until: int | None = None) -> DeletionJob | None:
-        """Remove from the list the segments that :meth:`find_expired` found, as far as they are
-        still first, flushed, and below ``until``, the high watermark; None: there are none."""
-        self.check_usable()
-        safe = self.recovery_point if until is None else min(self.recovery_point, until)
-        count = old.count_first(self._segments, safe)
-        if not count:
-            return None
-        with guarded(self._health, f"delete old segments of {self.name}"):
-            if count == len(self._segments):
-                self._roll()
-            return self._without_first(count)
-
-    def finish_deletion(self, job: DeletionJob) -> None:
-        """The last step. Raises KAFKA_STORAGE_ERROR where the disk failed."""
-        if job.error is not None and not self._closed:
-            raise self._health.failed(job.error, f"delete segments of {self.name}") from job.error
-
-    def apply_retention(self, now_ms: int, until: int | None = None) -> int:
-        """Delete segments that are too old or too many, in all steps. Returns how many. Readers
-        keep the segments that they have open."""
-        job = self.take_expired(self.find_expired(now_ms), until)
-        if job is None:
-            return 0
-        job.run()
-        self.finish_deletion(job)
-        return len(job.segments)
-
-    # --- compaction
-
-    @property
-    def closed_segments(self) -> tuple[Segment, ...]:
-        """All segments except the active one: a compaction may read them."""
-        return tuple(self._segments)[:-1]
-
-    @property
-    def segment_start(self) -> int:
-        """The base offset of the first segment; it moves when segments are deleted."""
-        return self._segments.start_offset
-
-    @property
-    def files(self) -> Files:
-        """The disk that the log is on."""
-        return self._files
-
-    @property
-    def disk_lock(self) -> threading.Lock:
-        """Held by a thread that flushes, deletes or replaces segments of this log."""
-        return self._turn.lock
-
-    @contextmanager
-    def replacing(self) -> Iterator[None]:
-        """Change files of this log for a compaction, in any thread. Raises KafkaError:
-        KAFKA_STORAGE_ERROR where the log is closed or the disk fails (it is offline then),
-        CORRUPT_MESSAGE where a file is damaged."""
-        with self.disk_lock, guarded(self._health, f"compact {self.name}"):
-            self.check_usable()
-            yield
-
-    def replace_segments(self, old: Sequence[Segment], new: Segment) -> bool:
-        """Put a compacted segment in the place of these adjacent ones; False where they are no
-        longer in the log. A step of :mod:`tallymark.log.compaction.swap`, which handles the files.
-        """
-        self.check_usable()
-        replaced = self._segments.replaced(old, new)
-        if replaced is None:
-            return False
-        self._segments = replaced
-        for segment in old:  # after the list: a reader of a removed segment reads the list again
-            segment.removed = True
-        return True
-
-    @property
-    def producers(self) -> ProducerStates:
-        """The idempotent producers that the log remembers; do not change them."""
-        return self._producers
-
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget idempotent producers that were idle too long. Returns how many."""
-        return self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
-
-    def _without_first(self, count: int) -> DeletionJob:
-        gone = tuple(self._segments)[:count]
-        if gone:
-            self._segments = self._segments.without_first(count)
-            log.info("%s: deleted %d segments, starts at %d", self.name, count, self.start_offset)
-        self._epochs.cut_start(self.start_offset)
-        return DeletionJob(
-            self._files, self.directory, self._turn, gone, self.start_offset, self._starts.save
-        )
-
     # --- end
 
     def release_files(self) -> int:
@@ -417,12 +354,14 @@ class Log(ReadableLog):
         try:
             self.flush()
             with guarded(self._health, f"close {self.name}"):
-                self._snapshots.write(self.end_offset, self._producers)
+                bases = {each.base_offset for each in self._segments}
+                self._snapshots.write(self.end_offset, self._producers, bases)
         finally:
             self.abandon()
 
     def abandon(self) -> None:
         """Close the files without writing anything: the log was deleted, or its disk failed."""
         self._closed = True
+        self._shut = "closed"
         for segment in self._segments:
             segment.close()

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.config import LogConfig
@@ -22,6 +22,7 @@ from tallymark.log.disk.deleted_folders import DeletedFolders
 from tallymark.log.disk.files import Files, noticing_no_room
 from tallymark.log.disk.health import guarded
 from tallymark.log.disk.partition_folder import LogKey, read_topic_id, write_topic_id
+from tallymark.log.disk.shared_writes import SharedWrites
 from tallymark.log.log import Log
 from tallymark.log.progress import Progress
 from tallymark.log.results import DirInfo, LogInfo
@@ -46,7 +47,7 @@ class LogManager:
         self._topic_ids: dict[LogKey, uuid.UUID] = {}
         self._dead: dict[str, str] = {}
         self._damaged: dict[LogKey, str] = {}
-        self._checkpointing = threading.Lock()
+        self._checkpoints: dict[DataDir, SharedWrites] = {}
         self._deleted = DeletedFolders(self._files)
 
     @classmethod
@@ -82,6 +83,7 @@ class LogManager:
             try:
                 home = DataDir.lock(self._files, os.fspath(path), self._broker_id)
                 self._dirs.append(home)
+                self._checkpoints[home] = SharedWrites(partial(self._write_checkpoint, home))
                 self._take_over(home, cluster_id, now_ms)
             except (OSError, KafkaError) as error:
                 log.error("the data directory %s cannot be used: %s", os.fspath(path), error)
@@ -135,6 +137,7 @@ class LogManager:
             health=home.health,
             starts=home.starts,
         )
+        self._logs[key].save_recovery_points = self._checkpoints[home].wanted
         self._homes[key] = home
         home.population += 1
 
@@ -227,7 +230,7 @@ class LogManager:
         with guarded(home.health, f"create {key}"):
             if home.remembers(key):
                 home.starts.drop(key)
-                self._checkpoint(home)
+                self._checkpoints[home].now()
             with noticing_no_room():
                 self._files.make_dirs(f"{home.path}/{key}")
             self._files.sync_dir(home.path)
@@ -282,7 +285,7 @@ class LogManager:
         may call it."""
         for home in self._online():
             with suppress(KafkaError), guarded(home.health, f"checkpoint {home.path}"):
-                self._checkpoint(home)
+                self._checkpoints[home].now()
 
     def take_shortage(self) -> bool:
         """Whether logs were out of descriptors since the last call. Segments that are not on the
@@ -304,7 +307,7 @@ class LogManager:
         for home in self._online():
             try:
                 with guarded(home.health, f"stop {home.path}"):
-                    self._checkpoint(home)
+                    self._checkpoints[home].now()
                     if home not in unclean:
                         home.write_clean_marker()
             except KafkaError as error:
@@ -316,15 +319,14 @@ class LogManager:
     def _release_files(self) -> int:
         return sum(each.release_files() for each in tuple(self._logs.values()))
 
-    def _checkpoint(self, home: DataDir) -> None:
-        with self._checkpointing:
-            points = {
-                key: each.recovery_point
-                for key, each in tuple(self._logs.items())
-                if self._homes.get(key) is home
-            }
-            home.write_recovery_points(points)
-            home.starts.save()
+    def _write_checkpoint(self, home: DataDir) -> None:
+        points = {
+            key: each.recovery_point
+            for key, each in tuple(self._logs.items())
+            if self._homes.get(key) is home
+        }
+        home.write_recovery_points(points)
+        home.starts.save()
 
     def _online(self) -> list[DataDir]:
         return [home for home in self._dirs if home.health.error is None]

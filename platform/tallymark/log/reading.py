@@ -37,6 +37,8 @@ class ReadableLog:
     _segments: SegmentList
     _start: int
     _closed: bool
+    _shut: str | None
+    """Why the log cannot be used, None while it can."""
 
     @property
     def start_offset(self) -> int:
@@ -130,8 +132,8 @@ class ReadableLog:
         )
 
     def _look(self, doing: str, find: Callable[[SegmentList], T]) -> T:
-        self.check_usable()
         while True:
+            self.check_usable()
             with guarded(self._health, f"{doing} {self.name}"):
                 try:
                     return find(self._segments)
@@ -155,8 +157,10 @@ class ReadableLog:
         return self._closed
 
     def check_usable(self) -> None:
-        """Raise KAFKA_STORAGE_ERROR where the log's disk is offline, or the log is closed."""
+        """Raise KAFKA_STORAGE_ERROR where the log's disk is offline, or the log is closed;
+        REPLICA_NOT_AVAILABLE while it is cut (:mod:`tallymark.log.cutting`)."""
         if self._health.error is not None:
             self._health.check(self.name)
-        if self._closed:
-            raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{self.name} is closed")
+        if self._shut is not None:
+            code = "KAFKA_STORAGE_ERROR" if self._closed else "REPLICA_NOT_AVAILABLE"
+            raise KafkaError(CODES[code], f"{self.name} is {self._shut}")

@@ -20,6 +20,15 @@ class AppendInfo(NamedTuple):
     append_time_ms: int = -1
 
 
+class Copied(NamedTuple):
+    """What a follower has written of a leader's batches: ``records`` offsets in ``batches`` batches
+    of ``bytes`` bytes."""
+
+    batches: int
+    records: int
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class LogSlice:
     """Whole batches. The first holds the requested offset and may begin before it; the next read

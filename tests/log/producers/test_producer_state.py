@@ -199,7 +199,7 @@ def test_the_newest_good_snapshot_is_taken() -> None:
     files.make_dirs("/d")
     snapshots = ProducerSnapshots(files, "/d")
     for offset in (10, 20, 30):
-        snapshots.write(offset, states_with((offset, 1)))
+        snapshots.write(offset, states_with((offset, 1)), set())
     assert [n for n in files.listdir("/d") if n.endswith(".snapshot")] == [
         f"{offset:020d}.snapshot" for offset in (20, 30)
     ]

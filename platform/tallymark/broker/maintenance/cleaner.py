@@ -147,11 +147,12 @@ class Cleaner:
             if isinstance(step, Summary):
                 await self._finish(run, step)
         except CompactionFailedError as error:
-            # The log may have been deleted, or shortened by retention, while the worker read it.
-            if not target.is_closed and target.segment_start == run.segment_start:
+            # The log may have been deleted, or shortened, while the worker read it.
+            if run.is_of_this_log:
                 self._fail(target, str(error), for_good=error.damaged)
         except KafkaError as error:
-            self._fail(target, str(error))
+            if target.cuts == run.cuts:
+                self._fail(target, str(error))
         except Exception as error:  # a bug must not end the compaction of all other logs
             log.exception("the compaction of %s broke off", target.name)
             self._fail(target, repr(error), for_good=True)
@@ -173,19 +174,28 @@ class Cleaner:
     async def _goes_on(self, run: Run, step: Cleaned | Paused) -> bool:
         """Whether the log is still as it was when the compaction began, so that it may continue."""
         if isinstance(step, Cleaned):
-            there = await self._put_in_place(run.log, step)
+            there = await self._put_in_place(run, step)
         else:
-            there = not run.log.is_closed and run.log.segment_start == run.segment_start
-        if not there:  # retention has removed segments meanwhile; begin again
+            there = run.is_of_this_log
+        if not there:  # retention has removed segments meanwhile, or a cut; begin again
             await self._in_thread(partial(self._worker.drop, run.directory))
         return there
 
-    async def _finish(self, run: Run, done: Summary) -> None:
-        target = run.log
-        self._points.move(target, done.until)
+    async def note_cut(self, target: Log, offset: int) -> None:
+        """The log is being cut at ``offset``: what follows there later has never been cleaned."""
+        if self._points.of(target) > offset:
+            await self._move(target, offset)
+
+    async def _move(self, target: Log, offset: int) -> None:
+        self._points.move(target, offset)
         home = os.path.dirname(target.directory)
         entries = self._points.entries(home)
         await self._in_thread(lambda: self._points.save(home, entries))
+
+    async def _finish(self, run: Run, done: Summary) -> None:
+        target = run.log
+        if target.cuts == run.cuts:
+            await self._move(target, done.until)
         self._counts.cleaner_runs += 1
         self._counts.cleaner_seconds += run.seconds
         self._counts.cleaner_removed_records += done.removed
@@ -195,8 +205,8 @@ class Cleaner:
             self._told_of[target] = done.last_whole
             _log_kept_whole(target, done)
 
-    async def _put_in_place(self, target: Log, cleaned: Cleaned) -> bool:
-        job = Swap(target, cleaned)
+    async def _put_in_place(self, run: Run, cleaned: Cleaned) -> bool:
+        job = Swap(run.log, cleaned, run.cuts)
         await self._in_thread(job.prepare)
         # From here to the exchange nothing else may run on the loop that exchange() does not see.
         if job.exchange():

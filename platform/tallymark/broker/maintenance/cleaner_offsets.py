@@ -41,8 +41,8 @@ class CleanPoints:
         return self._points.get(target, UNKNOWN)
 
     def move(self, target: Log, offset: int) -> None:
-        """A compaction has ended at ``offset``. Call it on the owner's thread, then
-        :meth:`save`."""
+        """A compaction has ended at ``offset``, or the log is cut there. Call it on the owner's
+        thread, then :meth:`save`."""
         self._points[target] = offset
 
     def entries(self, home: str) -> dict[str, int]:

@@ -25,20 +25,32 @@ _LEAST_MAP: Final = 256
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """The compaction of a log. ``directory`` and ``segment_start`` are those of the log at its
-    beginning; ``seconds`` is the sum of its turns; ``map_bytes`` is its part of the memory."""
+    """The compaction of a log. ``directory``, ``segment_start`` and ``cuts`` are those of the log
+    at its beginning; ``seconds`` is the sum of its turns; ``map_bytes`` is its part of the memory.
+    """
 
     log: Log
     dirt: Dirt
     map_bytes: int
     directory: str
     segment_start: int
+    cuts: int
     seconds: float = 0.0
     begun: bool = False
 
     @property
     def topic(self) -> str:
         return key_of(self.log.name).topic
+
+    @property
+    def is_of_this_log(self) -> bool:
+        """Whether the log is as it was: not deleted, not shortened at its start or its end."""
+        target = self.log
+        return (
+            not target.is_closed
+            and target.segment_start == self.segment_start
+            and target.cuts == self.cuts
+        )
 
 
 @dataclass(slots=True)
@@ -64,7 +76,7 @@ class Turns:
         """Add a compaction, which has the next turn. ``memory``: the bytes for all of them."""
         left = max(memory - sum(each.map_bytes for each in self._runs), 0)
         share = max(left - left // 4, _LEAST_MAP)
-        run = Run(target, dirt, share, target.directory, target.segment_start)
+        run = Run(target, dirt, share, target.directory, target.segment_start, target.cuts)
         self._runs.appendleft(run)
 
     def next(self) -> Run:

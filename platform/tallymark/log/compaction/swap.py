@@ -13,7 +13,8 @@ The example replaces the segments 0 and 500 by a new one that begins at 0::
 A start that finds ``.swap`` does what :meth:`Swap.finish` does: the new segment is whole, it was
 synced before it got that name. Nothing is removed before that name is durable, and the name does
 not change again before the removal of the sources is durable. Where the exchange is refused
-(retention has removed a source meanwhile) :meth:`Swap.withdraw` removes the files.
+(retention has removed a source meanwhile, or the log was cut) :meth:`Swap.withdraw` removes the
+files.
 """
 
 from __future__ import annotations
@@ -39,8 +40,12 @@ class Swap:
     disk fails (it is offline then) or the log was closed, CORRUPT_MESSAGE where the new files are
     not what they should be."""
 
-    def __init__(self, target: Log, cleaned: Cleaned) -> None:
+    def __init__(self, target: Log, cleaned: Cleaned, cuts: int | None = None) -> None:
+        """``cuts``: :attr:`Log.cuts` when the compaction began. After a cut other records may stand
+        at the offsets of the sources."""
         self._log = target
+        self._cuts = target.cuts if cuts is None else cuts
+        self._finished = False
         self._files = target.files
         self._cleaned = cleaned
         self._stem = f"{target.directory}/{cleaned.base_offset:020d}"
@@ -51,6 +56,8 @@ class Swap:
     def prepare(self) -> None:
         """Rename the new segment so that a start would use it, and open it."""
         with self._log.replacing():
+            if self._log.cuts != self._cuts:
+                return
             self._new = self._opened()
             self._files.rename(f"{self._stem}.log{CLEANED}", f"{self._stem}.log{SWAP}")
             self._files.sync_dir(self._log.directory)
@@ -58,20 +65,26 @@ class Swap:
     def exchange(self) -> bool:
         """The log's list has the new segment from now on; False where its sources are no longer
         there. Never waits for the disk."""
+        if self._log.cuts != self._cuts:
+            return False
         assert self._new is not None, "prepare() first"
         if len(self._sources) != len(self._cleaned.sources):
             return False
-        return self._log.replace_segments(self._sources, self._new)
+        return self._log.replace_segments(self._sources, self._new, self._rename_once)
 
     def finish(self) -> None:
         """Remove the sources and give the new files their names. A log that was deleted meanwhile
         took them with it."""
         try:
-            with self._log.replacing():
-                self._rename()
+            with self._log.disk_lock:
+                finished = self._finished  # by a cut, which needed it
+            if not finished:
+                with self._log.replacing():
+                    self._rename_once()
         except KafkaError:
             if not self._log.is_closed:
                 raise
+        self._log.forget_unfinished(self._rename_once)
 
     def withdraw(self) -> None:
         """Remove the new segment: it is not wanted."""
@@ -90,6 +103,11 @@ class Swap:
             size=cleaned.size,
             next_offset=cleaned.end_offset,
         )
+
+    def _rename_once(self) -> None:
+        if not self._finished:
+            self._rename()
+            self._finished = True
 
     def _rename(self) -> None:
         new = self._new

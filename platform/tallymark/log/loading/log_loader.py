@@ -65,7 +65,7 @@ def load_log(
         _load_epochs(files, directory, segments, first, recovered),
         snapshots,
         producers,
-        _age(segments.active, now_ms),
+        age_of(segments.active, now_ms),
         now_ms if durable < end else None,
     )
     for segment in segments:
@@ -76,19 +76,21 @@ def load_log(
 def _load_epochs(
     files: Files, directory: str, segments: SegmentList, first: int, recovered: Recovered | None
 ) -> LeaderEpochs:
-    """The epochs of the checkpoint, without those that recovery has cut, and with those of the
-    batches: an epoch that is not in the file yet is in each batch."""
+    """The epochs of the checkpoint, up to what recovery has verified, and from there on those of
+    the batches: an epoch may not be in the file yet, or be there still though its records were cut
+    and others have their offsets."""
     epochs = LeaderEpochs(files, directory)
     # After a clean stop an epoch in which nothing was written yet is still the current one.
-    epochs.cut_end(segments.active.next_offset + (0 if recovered else 1))
-    epochs.cut_start(first)
+    end = segments.active.next_offset
+    epochs.cut_end(min(recovered.first, end) if recovered else end + 1)
     for epoch, offset in recovered.epochs if recovered else ():
         if epoch > epochs.latest:
-            epochs.assign(epoch, offset)
+            epochs.note(epoch, offset)
+    epochs.cut_start(first)
     return epochs
 
 
-def _age(active: Segment, now_ms: int) -> int | None:
+def age_of(active: Segment, now_ms: int) -> int | None:
     """When the first record of the active segment was written. After a restart the timestamp of its
     first batch is the only clock. A segment of old data is rolled once for that; this does no harm.
     """

@@ -8,14 +8,16 @@
     entry: producer id int64 | epoch int16 | last sequence int32 | last offset int64
          | offset delta int32 | timestamp int64 | coordinator epoch int32 | txn first offset int64
 
-Only the *last* batch of a producer is in it. Written at every roll and at a clean stop; the two
-newest are kept. It is not synced: a snapshot that a crash has torn fails its CRC. Then the one
-before it is used, and the log is replayed from there.
+Only the *last* batch of a producer is in it. Written at every roll and at a clean stop; the one at
+the beginning of each segment is kept, since a log may be cut at any of them (KAFKA-5435: with the
+two newest only, a cut log was read from its start). It is not synced: a snapshot that a crash has
+torn fails its CRC. Then the one before it is used, and the log is replayed from there.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Container
 from typing import Final
 
 import crc32c
@@ -29,7 +31,6 @@ _HEADER: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
 _MODULUS: Final = 2**31
-_KEEP: Final = 2
 
 
 def encode_snapshot(states: ProducerStates) -> bytes:
@@ -61,11 +62,20 @@ class ProducerSnapshots:
         self._files = files
         self._directory = directory
 
-    def write(self, offset: int, states: ProducerStates) -> None:
-        """Write the state before ``offset``, and remove snapshots older than the one before."""
+    def write(self, offset: int, states: ProducerStates, bases: Container[int]) -> None:
+        """Write the state before ``offset``, and remove all older snapshots but those at the
+        ``bases`` of the log's segments, and the newest of them."""
         write_file(self._files, self._path(offset), encode_snapshot(states), durable=False)
-        for old in self._offsets()[:-_KEEP]:
-            self._files.remove(self._path(old))
+        older = [each for each in self._offsets() if each < offset]
+        for old in older[:-1]:
+            if old not in bases:
+                self._files.remove(self._path(old))
+
+    def cut(self, end_offset: int) -> None:
+        """Remove those above ``end_offset``: the log ends there now, and may continue otherwise."""
+        for offset in self._offsets():
+            if offset > end_offset:
+                self._files.remove(self._path(offset))
 
     def newest(self, end_offset: int) -> tuple[int, ProducerStates] | None:
         """The newest good snapshot not above ``end_offset``, with its offset. Those above it, of a

@@ -3,11 +3,13 @@ disk."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tallymark.log.disk.files import Files, Handle, noticing_no_room, write_file
 from tallymark.log.segments.offset_index import IndexDamagedError, OffsetIndex
 from tallymark.log.segments.time_index import TimeIndex
+from tallymark.protocol.records.batch import BatchHeader
 
 _REWRITE: Final = -1
 
@@ -71,16 +73,41 @@ class SegmentIndexes:
         indexes._saved_times = len(indexes.times)
         return indexes
 
-    def note(self, last_relative: int, position: int, size: int, max_timestamp: int) -> None:
-        """A batch of ``size`` bytes is at ``position`` now and ends at ``last_relative``."""
+    def before(self, position: int, relative: int) -> tuple[SegmentIndexes, int]:
+        """A copy for a log file that ends at ``position``, before the relative offset, of which no
+        file is saved. The batches from the returned position on are to be looked at by
+        :meth:`seen`: their times may be in no entry."""
+        copy = SegmentIndexes(self._stem, self._interval)
+        copy.offsets, copy.times = self.offsets.before(position), self.times.before(relative)
+        if last := copy.times.last():
+            copy.max_timestamp, copy.max_relative = last
+        start = copy.offsets.entry(-1)[1] if len(copy.offsets) else 0
+        copy._since_entry = position - start
+        return copy, start
+
+    def seen(self, last_relative: int, max_timestamp: int) -> None:
+        """A batch that is in the file already."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_relative = last_relative
+
+    def note(self, last_relative: int, position: int, size: int, max_timestamp: int) -> None:
+        """A batch of ``size`` bytes is at ``position`` now and ends at ``last_relative``."""
+        self.seen(last_relative, max_timestamp)
         if self._since_entry > self._interval:
             self.offsets.append(last_relative, position)
             self.times.append(self.max_timestamp, self.max_relative)
             self._since_entry = 0
         self._since_entry += size
+
+    def note_batches(self, headers: Sequence[BatchHeader], base: int, position: int) -> int:
+        """:meth:`note` of batches that stand one after the other from ``position`` on, in a segment
+        that begins at offset ``base``; returns the position behind them."""
+        note = self.note
+        for header in headers:
+            note(header.last_offset - base, position, header.size, header.max_timestamp)
+            position += header.size
+        return position
 
     def mark(self) -> IndexMark:
         """How much :meth:`save` is to write. The greatest timestamp becomes the last entry of the

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from tallymark.log.disk.files import Data
@@ -67,6 +67,13 @@ class OffsetIndex:
         """The greatest known start of a batch that is not above ``position``."""
         number = bisect_right(self._positions, position)
         return self._positions[number - 1] if number else 0
+
+    def before(self, position: int) -> OffsetIndex:
+        """A copy with the entries of batches that begin before ``position``."""
+        count = bisect_left(self._positions, position)
+        copy = OffsetIndex()
+        copy._offsets, copy._positions = self._offsets[:count], self._positions[:count]
+        return copy
 
     def encode(self, first: int = 0, end: int | None = None) -> bytes:
         """The file's bytes from entry ``first`` to before ``end``."""

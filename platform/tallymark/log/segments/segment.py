@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tallymark.errors import CorruptRecordError
@@ -105,9 +105,8 @@ class Segment:
         size: int,
         next_offset: int,
     ) -> Segment:
-        """A finished segment whose files still have ``suffix`` behind their names; an open file
-        survives a renaming. CorruptRecordError: the log has not ``size`` bytes, or an index is bad.
-        """
+        """A finished segment whose files still have ``suffix`` behind their names: they may be
+        renamed. CorruptRecordError: the log has not ``size`` bytes, or an index is bad."""
         segment = cls(files, directory, base_offset, interval)
         segment._file = files.open(f"{segment.path}{suffix}", create=False)
         found = segment._file.size()
@@ -155,13 +154,12 @@ class Segment:
 
     @property
     def is_warm(self) -> bool:
-        """Whether the indexes are in memory, so that a read only has to wait for its batches."""
+        """Whether the indexes are in memory."""
         return self._indexes is not None
 
     @property
     def indexes(self) -> SegmentIndexes:
-        """The indexes. They are loaded at the first use and built again where they are wrong: some
-        milliseconds, or as long as reading the segment takes."""
+        """The indexes, loaded at the first use, and built again where they are wrong."""
         indexes = self._indexes
         if indexes is None:
             with self._loading:
@@ -190,19 +188,27 @@ class Segment:
     # --- append
 
     def append(self, data: Data, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch, whose offsets are set: all of it or, with an ``OSError``, nothing. If a
-        part remains, the disk has failed, and the next start cuts it."""
-        position = self.size
-        file = self.file
+        """Write one batch, whose offsets are set: all of it or, with an ``OSError``, nothing."""
+        position = self._write(data)
+        self.indexes.note(last_offset - self.base_offset, position, len(data), max_timestamp)
+        self._end = (position + len(data), last_offset + 1)
+
+    def append_batches(self, data: Data, headers: Sequence[BatchHeader]) -> None:
+        """:meth:`append` of several batches that have their offsets: ``data`` is these, whole and
+        one after the other. All of them or, with an ``OSError``, nothing."""
+        position = self._write(data)
+        end = self.indexes.note_batches(headers, self.base_offset, position)
+        self._end = (end, headers[-1].next_offset)
+
+    def _write(self, data: Data) -> int:
+        file, position = self.file, self.size
         try:
             file.append(data)
         except OSError:
             file.truncate(position)
             with noticing_no_room():
                 raise
-        size = len(data)
-        self.indexes.note(last_offset - self.base_offset, position, size, max_timestamp)
-        self._end = (position + size, last_offset + 1)
+        return position
 
     # --- read
 
@@ -227,6 +233,8 @@ class Segment:
         try:
             return self._find(offset)
         except CorruptRecordError as error:
+            if self.removed:  # the file was cut
+                raise SegmentGoneError(self.path) from None
             if self._rebuilt:
                 raise
             log.warning("%s: building the indexes again: %s", self.path, error)
@@ -251,8 +259,7 @@ class Segment:
     def build_indexes(
         self, batches: Iterable[tuple[int, BatchHeader]] | None = None
     ) -> tuple[int, int]:
-        """Build the indexes from these batches (default: all in the file). Returns the position and
-        the offset after the last one."""
+        """Build the indexes from these batches (default: all). Returns where the last one ends."""
         indexes, end, next_offset = self._built(self.headers() if batches is None else batches)
         self._indexes = indexes
         return end, next_offset
@@ -279,22 +286,21 @@ class Segment:
         self._end = (size, self.next_offset)
 
     def save(self, mark: IndexMark) -> list[Handle]:
-        """Bring the indexes up to ``mark`` in their files; returns every handle that has to be
-        synced for the segment to be durable up to there. Any thread may call it, one at a time."""
+        """Bring the indexes up to ``mark`` in their files; returns the handles to sync for the
+        segment to be durable up to there. Any thread may call it, one at a time."""
         return [self.file.handle, *self.indexes.save(self._files, mark)]
 
     def remove(self) -> None:
-        """Delete the files, after the segment has left its list. The log file first: a start
-        removes indexes without a log."""
+        """Delete the files, the log first: a start removes indexes without a log."""
         self.removed = True
         self.close()
         for suffix in (".log", ".index", ".timeindex"):
             self._files.remove(self.stem + suffix)
 
     def release_files(self) -> bool:
-        """Close the file as soon as its present readers have finished; the next use opens it again.
-        Returns whether it was open. Any thread may call it where all of the segment is on the disk:
-        the kernel reports a failed sync only to open files."""
+        """Close the file when its readers have finished; the next use opens it. Returns whether it
+        was open. Any thread may call it where all of the segment is synced: the kernel reports a
+        failed sync only to open files."""
         had, self._file = self._file is not None, None
         return had
 
@@ -307,8 +313,7 @@ class Segment:
     # --- inside
 
     def _load_indexes(self) -> SegmentIndexes:
-        """The indexes of the files. IndexDamagedError where the last entry does not point to its
-        batch, or where there is none and should be."""
+        """The indexes of the files. IndexDamagedError where their last entry cannot be right."""
         indexes = SegmentIndexes.load(self._files, self.stem, self._interval, self.size)
         relative, position = indexes.offsets.entry(-1) if len(indexes.offsets) else (-1, 0)
         try:

@@ -60,5 +60,8 @@ class SegmentList:
             return None
         return SegmentList((*self._segments[:begin], new, *self._segments[end:]))
 
+    def without_last(self, count: int) -> SegmentList:
+        return SegmentList(self._segments[: len(self._segments) - count])
+
     def without_first(self, count: int) -> SegmentList:
         return SegmentList(self._segments[count:])

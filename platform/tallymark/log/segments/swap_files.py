@@ -41,6 +41,16 @@ def complete_swaps(files: Files, directory: str) -> None:
         files.sync_dir(directory)
 
 
+def remove_prepared(files: Files, directory: str) -> None:
+    """Durably remove the new segments that a start would put in the place of their sources: the log
+    has been changed since they were made."""
+    names = [name for name in files.listdir(directory) if name.endswith(f".log{SWAP}")]
+    for name in names:
+        files.remove(f"{directory}/{name}")
+    if names:
+        files.sync_dir(directory)
+
+
 def remove_new(files: Files, directory: str, base_offset: int) -> None:
     """Remove the files of a new segment that is not wanted, whatever they are called by now."""
     names = (f".log{SWAP}", f".log{CLEANED}", *(f"{suffix}{CLEANED}" for suffix in INDEXES))

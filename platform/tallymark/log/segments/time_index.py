@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from tallymark.log.disk.files import Data
@@ -59,6 +59,13 @@ class TimeIndex:
         """A relative offset; no record of an earlier batch has the timestamp or a later one."""
         number = bisect_right(self._timestamps, timestamp)
         return self._offsets[number - 1] if number else 0
+
+    def before(self, relative: int) -> TimeIndex:
+        """A copy with the entries of batches that end before the relative offset."""
+        count = bisect_left(self._offsets, relative)
+        copy = TimeIndex()
+        copy._timestamps, copy._offsets = self._timestamps[:count], self._offsets[:count]
+        return copy
 
     def encode(self, first: int = 0, end: int | None = None) -> bytes:
         """The file's bytes from entry ``first`` to before ``end``."""

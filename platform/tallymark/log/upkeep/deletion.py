@@ -57,7 +57,7 @@ class DeletionJob:
     ``save_start`` writes that offset to the disk, where it is inside of a segment.
     """
 
-    __slots__ = ("_directory", "_files", "_save_start", "_turn", "error", "segments",
+    __slots__ = ("_directory", "_done", "_files", "_save_start", "_turn", "error", "segments",
                  "start_offset")  # fmt: skip
 
     def __init__(
@@ -76,17 +76,26 @@ class DeletionJob:
         self.segments = segments
         self.start_offset = start_offset
         self.error: OSError | None = None
+        self._done = False
 
     def run(self) -> None:
         """Make the new start durable, then remove files. Raises nothing: see ``error``."""
         with self._turn.lock:
             try:
-                self._save_start()
-                if self.segments:
-                    # The names of the segments that stay must be durable first: a folder that
-                    # loses all of them would begin again at offset 0.
-                    self._files.sync_dir(self._directory)
-                    for segment in self.segments:
-                        segment.remove()
+                self.run_once()
             except OSError as error:
                 self.error = error
+
+    def run_once(self) -> None:
+        """:meth:`run` for a holder of the lock, where that was not done yet. Raises OSError. A cut
+        needs it: a segment of the same name may be there afterwards."""
+        if self._done:
+            return
+        self._save_start()
+        if self.segments:
+            # The names of the segments that stay must be durable first: a folder that loses all of
+            # them would begin again at offset 0.
+            self._files.sync_dir(self._directory)
+            for segment in self.segments:
+                segment.remove()
+        self._done = True

@@ -35,12 +35,13 @@ class DiskTurn:
 
 
 class FlushJob:
-    """Makes everything below ``offset`` durable: it is when ``done``; ``error`` says why not.
+    """Makes everything below ``offset`` durable: it is when ``done``; ``error`` says why not. A job
+    that is ``void`` does nothing and counts for nothing: the log was cut after it began.
     ``since_ms`` is the time since which the oldest message waits. ``save_epochs`` writes the leader
     epochs of these records to the disk: a recovery does not read records that were flushed."""
 
     __slots__ = ("_directory", "_files", "_save_epochs", "_turn", "_work", "done", "error",
-                 "offset", "since_ms")  # fmt: skip
+                 "offset", "since_ms", "void")  # fmt: skip
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class FlushJob:
         self.offset = offset
         self.since_ms = since_ms
         self.done = False
+        self.void = False
         self.error: OSError | None = None
 
     def run(self) -> None:
@@ -67,7 +69,7 @@ class FlushJob:
         see ``error``."""
         with self._turn.lock:
             self.error = self._turn.error
-            if self.error is not None:
+            if self.void or self.error is not None:
                 return
             try:
                 for handle in self._handles():
