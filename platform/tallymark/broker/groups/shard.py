@@ -165,6 +165,12 @@ class GroupShard:
             group_id, decide, only_later=True, too_large="INVALID_COMMIT_OFFSET_SIZE"
         ).codes
 
+    def unexposed(self) -> asyncio.Future[None] | None:
+        """None where all that was decided here so far would survive what the settings promise;
+        otherwise (``flush.before.expose``) a future that is done when it would. See
+        :meth:`~tallymark.broker.partitions.partition.Partition.exposed`."""
+        return self.partition.exposed(self.partition.log.end_offset - 1)
+
     def delete_offsets(
         self, group_id: str, places: Sequence[tuple[str, int]]
     ) -> tuple[int, list[int]]:

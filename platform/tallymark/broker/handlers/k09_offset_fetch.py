@@ -16,11 +16,12 @@ cause a huge answer, as each partition has a text.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Sequence
 from itertools import groupby
 from typing import Final
 
-from tallymark.broker.requests.group_coordinator import authorized_shard
+from tallymark.broker.requests.group_coordinator import authorized_shard, flush_error, shard_of
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
@@ -50,10 +51,48 @@ def handle(
     """Look up each requested group by itself."""
     if call.version < _FIRST_WITH_GROUPS:
         code, topics = _look_up(state, request.group_id, request.topics, call)
-        return OffsetFetchResponse(topics=topics, error_code=code)
+        answer = OffsetFetchResponse(topics=topics, error_code=code)
+        return _exposed(state, request.group_id, answer, code)
     if len(request.groups) == 1:  # what every consumer asks
-        return OffsetFetchResponse(groups=[_group(state, request.groups[0], call)])
+        group = _group(state, request.groups[0], call)
+        answer = OffsetFetchResponse(groups=[group])
+        return _exposed(state, group.group_id, answer, group.error_code)
     return _many(state, request.groups, call)
+
+
+def _exposed(
+    state: BrokerState, group_id: str, answer: OffsetFetchResponse, code: int
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    """The answer, after the flush of what it tells where ``flush.before.expose`` asks for that: an
+    offset that a power failure takes back must not be told."""
+    if code:
+        return answer
+    try:
+        exposed = shard_of(state, group_id).unexposed()
+    except KafkaError as error:
+        return _refused(answer, error.code)
+    return answer if exposed is None else _later(answer, exposed)
+
+
+async def _later(answer: OffsetFetchResponse, exposed: asyncio.Future[None]) -> OffsetFetchResponse:
+    failed = await flush_error(exposed)
+    return _refused(answer, failed) if failed else answer
+
+
+def _refused(answer: OffsetFetchResponse, code: int) -> OffsetFetchResponse:
+    if not answer.groups:
+        topics = [
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    _partition(each.partition_index, _NOTHING, code) for each in topic.partitions
+                ],
+            )
+            for topic in answer.topics
+        ]
+        return OffsetFetchResponse(topics=topics, error_code=code)
+    groups = [OffsetFetchResponseGroup(each.group_id, error_code=code) for each in answer.groups]
+    return OffsetFetchResponse(groups=groups)
 
 
 async def _many(
@@ -67,7 +106,13 @@ async def _many(
             groups.append(OffsetFetchResponseGroup(each.group_id, error_code=code))
         else:
             seen.add(each.group_id)
-            groups.append(_group(state, each, call))
+            group = _group(state, each, call)
+            answer = _exposed(
+                state, each.group_id, OffsetFetchResponse(groups=[group]), group.error_code
+            )
+            if not isinstance(answer, OffsetFetchResponse):
+                answer = await answer
+            groups += answer.groups
     return OffsetFetchResponse(groups=groups)
 
 

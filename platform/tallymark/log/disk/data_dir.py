@@ -50,7 +50,7 @@ class DataDir:
     def lock(cls, files: Files, path: str, broker_id: int) -> DataDir:
         """Make the directory where needed and lock it. UserError: another process holds it; it
         names both. OSError: the disk does not work."""
-        files.make_dirs(path)
+        _make_durably(files, path)
         owner = f"broker {broker_id}, process {os.getpid()} on {socket.gethostname()}"
         try:
             return cls(files, path, files.lock(f"{path}/.lock", owner))
@@ -151,3 +151,16 @@ def recovery_points_of(files: Files, folder: str) -> dict[LogKey, int]:
 def clean_marker_of(files: Files, folder: str) -> bool:
     """Whether the directory has the marker of a clean stop."""
     return files.exists(f"{folder}/{_CLEAN}")
+
+
+def _make_durably(files: Files, path: str) -> None:
+    """Make the directory and those above it. Their names are on the disk, too: otherwise a power
+    failure takes the directory with everything that was flushed in it."""
+    made: list[str] = []
+    above = path
+    while above not in ("", "/") and not files.exists(above):
+        made.append(above)
+        above = os.path.dirname(above)
+    files.make_dirs(path)
+    for each in reversed(made):
+        files.sync_dir(os.path.dirname(each) or ".")
