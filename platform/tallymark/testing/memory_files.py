@@ -34,6 +34,8 @@ class _Inode:
 
     content: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
+    synced: int = 0
+    """The number of the latest sync that has begun of those that have ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +58,7 @@ class MemoryFiles:
 
     def __init__(self) -> None:
         self._root = _Folder()
+        self._room: int | None = None
         self._locks: dict[str, str] = {}
         self._write_faults: list[_Fault] = []
         self._sync_faults: list[_Fault] = []
@@ -89,6 +92,18 @@ class MemoryFiles:
         """From now on everything under ``path`` fails with EIO."""
         self._broken.add(path)
 
+    def mend_disk(self, path: str) -> None:
+        """Another disk with the same content."""
+        self._broken.discard(path)
+
+    def fill(self, room: int) -> None:
+        """From now on only ``room`` bytes can be appended; then the disk is full."""
+        self._room = room
+
+    def empty(self) -> None:
+        """There is room again."""
+        self._room = None
+
     def kill(self) -> None:
         """``kill -9`` of the process: its locks and handles are gone, its writes are not."""
         self._era += 1
@@ -109,11 +124,19 @@ class MemoryFiles:
         """The bytes of a file."""
         return bytes(self._inode(path).content)
 
+    def names(self, path: str) -> list[str]:
+        """What is in a folder, also of a broken disk."""
+        return sorted(self._folder(path).names)
+
     def overwrite(self, path: str, data: Data) -> None:
         """Put other bytes into a file, synced: damage, or a test's own file."""
         inode = self._inode(path, create=True)
         inode.content[:] = data
         inode.durable = bytes(data)
+
+    def durable(self, path: str) -> bytes:
+        """The bytes of a file that a power failure leaves."""
+        return self._inode(path).durable
 
     def unsynced(self, path: str) -> bool:
         """Whether a power failure would take something from the file."""
@@ -145,7 +168,7 @@ class MemoryFiles:
 
     def space(self, path: str) -> tuple[int, int]:
         self._check(path)
-        return 2**40, 2**39
+        return 2**40, 2**39 if self._room is None else self._room
 
     def listdir(self, path: str) -> list[str]:
         self._check(path)
@@ -195,10 +218,11 @@ class MemoryFiles:
         source.moved.add(os.path.basename(old))
 
     def sync_dir(self, path: str) -> None:
-        self._sync(path)
         folder = self._folder(path)
-        folder.durable_names = dict(folder.names)
-        folder.moved.clear()
+        names, moved = dict(folder.names), set(folder.moved)
+        self._sync(path)
+        folder.durable_names = names
+        folder.moved -= moved
 
     def lock(self, path: str, owner: str) -> Lock:
         self._inode(path, create=True)
@@ -245,10 +269,14 @@ class MemoryFiles:
                 torn(written)
             raise OSError(error, os.strerror(error), path)
 
+    def _time_passes(self) -> None:
+        """A sync is under way; others may use the disk meanwhile."""
+
     def _sync(self, path: str) -> None:
         self._check(path)
         self.syncs += 1
         self._operate("sync", path)
+        self._time_passes()
         if fault := _take(self._sync_faults, path):
             raise OSError(fault.error, os.strerror(fault.error), path)
 
@@ -274,6 +302,12 @@ class _MemoryFile:
             self._inode.content += bytes(data)[: fault.written]
             raise OSError(fault.error, os.strerror(fault.error), self._path)
         self._files._operate("append", self._path, lambda share: self._tear(data, share))
+        room = self._files._room
+        if room is not None:
+            self._files._room = max(0, room - len(data))
+            if room < len(data):
+                self._inode.content += bytes(data)[:room]
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
         self._inode.content += data
 
     def pread(self, size: int, position: int) -> bytes:
@@ -292,8 +326,11 @@ class _MemoryFile:
 
     def sync(self) -> None:
         self._check()
+        inode, number, written = self._inode, self._files.syncs, bytes(self._inode.content)
         self._files._sync(self._path)
-        self._inode.durable = bytes(self._inode.content)
+        self._check()
+        if number >= inode.synced:  # else a sync that began later has ended before
+            inode.synced, inode.durable = number, written
 
     def fileno(self) -> int:
         raise io.UnsupportedOperation("a file in memory has no descriptor")

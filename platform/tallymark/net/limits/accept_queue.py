@@ -47,6 +47,8 @@ def let_wait(server: asyncio.Server, many: int) -> None:
     """Let ``many`` connections wait to be accepted. asyncio has one number for this and for how
     many it accepts in a turn; a second listen() changes only the first."""
     for listening in server.sockets:
+        if listening.fileno() < 0:  # of a loop without descriptors
+            continue
         with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
             same.listen(many)
 
@@ -57,7 +59,8 @@ async def close_listener(server: asyncio.Server) -> None:
     first stop accepting, then let the next turns of the loop make these transports, then close."""
     loop = asyncio.get_running_loop()
     for listening in server.sockets:
-        loop.remove_reader(listening.fileno())
+        if listening.fileno() >= 0:
+            loop.remove_reader(listening.fileno())
     for _ in range(_TURNS):
         await asyncio.sleep(0)
     server.close()

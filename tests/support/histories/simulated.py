@@ -1,0 +1,47 @@
+"""The history of a simulated run as operations."""
+
+from __future__ import annotations
+
+from operations import Ended, Operation, Poll, Send
+
+from tallymark.testing.simulation.history import Event, Fact, History
+
+_ENDS = {"acknowledged": Ended.OK, "refused": Ended.FAILED, "in doubt": Ended.IN_DOUBT}
+
+
+def operations_of(history: History) -> list[Operation]:
+    """Batches and polls. What is still under way at the end has an unknown outcome."""
+    sent: dict[tuple[str, Fact], tuple[str, tuple[str, ...]]] = {}
+    found: list[Operation] = []
+    moved: set[str] = set()
+    for event in history.events:
+        match event.what:
+            case "sent":
+                key, values = str(event.facts[1]), tuple(map(str, event.facts[2:]))
+                sent[event.who, event.facts[0]] = (key, values)
+            case "acknowledged" | "refused" | "in doubt":
+                key, values = sent.pop((event.who, event.facts[0]))
+                base = event.facts[2] if event.what == "acknowledged" else -1
+                found.append(_batch(event, key, values, base))
+            case "cut to":
+                moved.add(event.who)
+            case "polled":
+                partition, offset, _, value = event.facts
+                assert isinstance(offset, int)
+                poll = Poll(str(partition), offset, str(value))
+                found.append(Operation(event.who, Ended.OK, (poll,), event.who in moved))
+                moved.discard(event.who)
+            case _:
+                continue
+    for (who, _), (key, values) in sent.items():
+        sends = tuple(Send(key, value) for value in values)
+        found.append(Operation(who, Ended.IN_DOUBT, sends))
+    return found
+
+
+def _batch(event: Event, key: str, values: tuple[str, ...], base: Fact) -> Operation:
+    assert isinstance(base, int)
+    sends = tuple(
+        Send(key, value, base + at if base >= 0 else None) for at, value in enumerate(values)
+    )
+    return Operation(event.who, _ENDS[event.what], sends)

@@ -1,0 +1,205 @@
+"""The loop, jobs and what is sealed off."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from tallymark.testing.simulation.engine.chances import Chances
+from tallymark.testing.simulation.engine.jobs import Jobs
+from tallymark.testing.simulation.engine.loop import SimulatedLoop, StuckError
+from tallymark.testing.simulation.engine.process import Process
+from tallymark.testing.simulation.engine.sealed import LeftSimulationError, sealed
+from tallymark.testing.simulation.engine.threads import SimulatedThreads
+
+
+class Bench:
+    """A simulation with nothing in it."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.loop = SimulatedLoop(Chances(seed), most_steps=100_000)
+        self.jobs = Jobs(self.loop)
+        self.process = Process("p", "10.0.0.1")
+
+    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+        """``main`` in the process."""
+
+        async def inside() -> Any:
+            return await self.loop.create_task(main, context=self.process.context)
+
+        with sealed(self.jobs):
+            try:
+                return self.loop.run_simulation(inside())
+            finally:
+                self.process.kill()
+                self.loop.close()
+
+
+def test_time_passes_only_when_nothing_else_is_left() -> None:
+    bench = Bench()
+
+    async def main() -> float:
+        await asyncio.sleep(3600)
+        return bench.loop.time()
+
+    began = time.monotonic()
+    assert bench.run(main()) == pytest.approx(3600)
+    assert time.monotonic() - began < 60
+
+
+def test_the_order_of_processes_is_the_seeds() -> None:
+    def order(seed: int) -> str:
+        bench, said = Bench(seed), list[str]()
+
+        async def main() -> str:
+            for name in "abcdefgh":
+                process = Process(name, name)
+                bench.loop.call_soon(said.append, name, context=process.context)
+            await asyncio.sleep(1)
+            return "".join(said)
+
+        return str(bench.run(main()))
+
+    assert order(1) == order(1)
+    assert len({order(seed) for seed in range(20)}) > 10
+
+
+def test_callbacks_of_one_process_keep_their_order() -> None:
+    bench, said = Bench(), list[int]()
+
+    async def main() -> None:
+        for number in range(50):
+            bench.loop.call_soon(said.append, number)
+        await asyncio.sleep(1)
+
+    bench.run(main())
+    assert said == list(range(50))
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda: threading.Thread(target=print).start(),
+        lambda: time.sleep(1),
+    ],
+)
+def test_threads_and_real_waiting_are_refused(leave: Callable[[], Any]) -> None:
+    async def main() -> None:
+        with pytest.raises(LeftSimulationError):
+            leave()
+
+    Bench().run(main())
+
+
+def test_random_bytes_are_the_seeds() -> None:
+    async def main() -> bytes:
+        return os.urandom(16)
+
+    assert Bench(1).run(main()) == Bench(1).run(main())
+    assert Bench(1).run(main()) != Bench(2).run(main())
+
+
+def test_jobs_take_turns_with_the_loop_and_wait_for_locks() -> None:
+    bench, said = Bench(), list[str]()
+    lock = bench.jobs.lock()
+
+    def work(name: str) -> None:
+        with lock:
+            said.append(f"{name} begins")
+            bench.jobs.sleep(1.0)
+            said.append(f"{name} ends")
+
+    async def main() -> None:
+        both = [asyncio.to_thread(work, name) for name in "ab"]
+        await asyncio.gather(*both, asyncio.sleep(0.5))
+
+    bench.run(main())
+    first, second = said[0][0], said[2][0]
+    assert said == [f"{n} {what}" for n in (first, second) for what in ("begins", "ends")]
+
+
+def test_a_wait_on_the_loop_is_an_error() -> None:
+    bench = Bench()
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="all clients would wait"):
+            bench.jobs.sleep(1.0)
+        with pytest.raises(RuntimeError, match="all clients would wait"):
+            bench.jobs.signal().wait(1.0)
+
+    bench.run(main())
+
+
+def test_other_executors_are_refused() -> None:
+    bench = Bench()
+
+    async def main() -> None:
+        threads = SimulatedThreads(bench.jobs, bench.process, 1, "one")
+        assert await bench.loop.run_in_executor(threads, lambda: 7) == 7
+        with pytest.raises(RuntimeError, match="leave the simulation"):
+            await bench.loop.run_in_executor("threads", lambda: 7)
+
+    bench.run(main())
+
+
+def test_nothing_of_a_killed_process_runs_again() -> None:
+    bench, said = Bench(), list[str]()
+    other = Process("other", "10.0.0.2")
+
+    async def live() -> None:
+        try:
+            await asyncio.to_thread(lambda: bench.jobs.sleep(5.0))
+            said.append("woke")
+        finally:
+            said.append("unwound")
+            await asyncio.sleep(0)
+            said.append("went on")
+
+    async def main() -> None:
+        bench.loop.create_task(live(), context=other.context)
+        bench.loop.call_later(2.0, said.append, "timer", context=other.context)
+        await asyncio.sleep(1.0)
+        other.kill()
+        await asyncio.sleep(10.0)
+
+    bench.run(main())
+    assert said == ["unwound"]
+
+
+def test_a_job_may_kill_its_own_process() -> None:
+    """A job that killed its process ended the other jobs first, and the first one that ended let
+    the event loop go on in place of the job that killed: its process was half dead for ever."""
+    bench, said = Bench(), list[str]()
+    other = Process("other", "10.0.0.2")
+
+    def kill() -> None:
+        other.kill()
+        said.append("killed")
+
+    async def live() -> None:
+        await asyncio.gather(
+            asyncio.to_thread(lambda: bench.jobs.sleep(50.0)), asyncio.to_thread(kill)
+        )
+
+    async def main() -> None:
+        bench.loop.create_task(live(), context=other.context)
+        await asyncio.sleep(10.0)
+
+    bench.run(main())
+    assert said == ["killed"]
+    assert not other.alive
+
+
+def test_a_simulation_that_hangs_says_so() -> None:
+    async def main() -> None:
+        never: Awaitable[None] = asyncio.get_running_loop().create_future()
+        await never
+
+    with pytest.raises(StuckError, match="nothing will ever happen"):
+        Bench().run(main())
