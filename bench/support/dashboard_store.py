@@ -58,7 +58,7 @@ def fill_big(store: Store, now: int, topics: int = TOPICS, windows: int = WINDOW
     dice = random.Random(17)
     count = 0
     with store.write() as connection:
-        for some in _batches(_verdicts(dice, topics, windows, newest)):
+        for some in batches(verdict_rows(dice, topics, windows, newest)):
             count += len(some)
             connection.execute(tables.verdicts.insert(), some)
             past = [{k: v for k, v in row.items() if k in _HISTORY} for row in some]
@@ -72,7 +72,8 @@ def fill_big(store: Store, now: int, topics: int = TOPICS, windows: int = WINDOW
 _HISTORY: Final = frozenset(column.name for column in tables.verdict_history.c)
 
 
-def _verdicts(dice: random.Random, topics: int, windows: int, newest: int) -> Iterator[Row]:
+def verdict_rows(dice: random.Random, topics: int, windows: int, newest: int) -> Iterator[Row]:
+    """Rows of ``verdicts`` of so many windows up to ``newest``."""
     for number in range(topics):
         busy = number < topics * BUSY_SHARE
         last = range(windows)
@@ -101,7 +102,7 @@ def _around(connection: Connection, topics: int, newest: int, now: int) -> None:
     numbers = range(topics)
 
     def insert(table: Table, rows: Iterator[Row]) -> None:
-        for some in _batches(rows):
+        for some in batches(rows):
             connection.execute(table.insert(), some)
 
     insert(
@@ -178,6 +179,7 @@ def _cells(connection: Connection, newest: int) -> None:
     connection.execute(tables.observations.insert(), observations)
 
 
-def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
+def batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """So many rows as one statement takes well."""
     while some := list(islice(rows, _AT_ONCE)):
         yield some

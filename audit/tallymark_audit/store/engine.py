@@ -10,21 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Engine, func, select, update
+from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from tallymark.errors import UserError
 from tallymark.sql import READ_ONLY, open_engine
-from tallymark_audit.store.judged.filling import fill
-from tallymark_audit.store.schema import tables
-from tallymark_audit.store.schema.migrations import OLDEST, migrate
+from tallymark_audit.store.preparing import prepare
 from tallymark_audit.store.schema.upsert import dump_json, load_json
-
-SUMS_SINCE = 8
-"""The version of the tables from which on sums and incidents are kept."""
-PREPARING = 0x7461_6C6C_7901
-"""The lock under which tables are made or changed on PostgreSQL."""
 
 
 class Store:
@@ -75,13 +68,12 @@ def open_store(address: str) -> Store:
         ) from error
     store = Store(engine, address)
     try:
-        _prepare(store)
+        prepare(engine, address)
     except SQLAlchemyError as error:
         store.close()
         cause = getattr(error, "orig", None) or error
         raise UserError(
-            f"the audit store {make_url(address)} cannot be used: {cause}",
-            "see that the folder can be written or the database is reachable",
+            f"the audit store {make_url(address)} cannot be used: {cause}", _what_to_do(cause)
         ) from error
     except UserError:
         store.close()
@@ -89,30 +81,13 @@ def open_store(address: str) -> Store:
     return store
 
 
-def _prepare(store: Store) -> None:
-    with store.write() as connection:
-        if connection.dialect.name == "postgresql":  # two at once would both make the tables
-            connection.execute(select(func.pg_advisory_xact_lock(PREPARING)))
-        tables.metadata.create_all(connection)
-        _check_version(connection, store.address)
-
-
-def _check_version(connection: Connection, address: str) -> None:
-    table = tables.meta
-    found = connection.scalar(select(table.c.value).where(table.c.key == "schema"))
-    if found is None:
-        value = str(tables.SCHEMA_VERSION)
-        connection.execute(table.insert().values(key="schema", value=value))
-    elif found != str(tables.SCHEMA_VERSION):
-        if not found.isdecimal() or not OLDEST <= int(found) < tables.SCHEMA_VERSION:
-            raise UserError(
-                f"the audit store {address} has tables of version {found}, "
-                f"this program knows {tables.SCHEMA_VERSION}",
-                "use the Tallymark that wrote it, or name another store",
-            )
-        migrate(connection)
-        if int(found) < SUMS_SINCE:
-            fill(connection)
-        connection.execute(
-            update(table).where(table.c.key == "schema").values(value=str(tables.SCHEMA_VERSION))
+def _what_to_do(cause: BaseException) -> str:
+    said = str(cause).lower()
+    if "is full" in said or "no space left" in said:
+        return (
+            "make room on its disk and start again: nothing was changed. To bring a store of an "
+            "older version up to date takes as much room again as it has, until that is done"
         )
+    if "is locked" in said:
+        return "another process has held it for long: see which one does"
+    return "see that the folder can be written or the database is reachable"

@@ -353,6 +353,25 @@ def test_what_retention_deletes_stays_in_the_hours(database: str) -> None:
     assert (hours, [tuple(row) for row in topics]) == ([20], [(10, W)])
 
 
+def test_windows_at_the_ends_of_time_are_as_others(database: str) -> None:
+    """A stranger's stamp of the year 292,278,994 ended in an OverflowError: no window of the hop
+    was judged any more."""
+    last = ((1 << 63) - 1) // W * W
+    some = [
+        Verdict("dc1-to-agg", "a", window, State.LOSS, claimed=10, observed=9, missing=1)
+        for window in (last, last - W, -2 * W, -W)
+    ]
+    with open_store(database) as store:
+        play(store, [(COLLECTOR, some, 0)])
+        with store.write() as connection:
+            t = tables.topic_sums.c
+            ends = select(t.first_window, t.last_window).where(t.edge == "dc1-to-agg")
+            assert {tuple(row) for row in connection.execute(ends)} == {(-2 * W, last)}
+            check(connection, False)
+            query = select(tables.window_incidents.c.windows)
+            assert list(connection.scalars(query)) == [2, 2]
+
+
 def test_a_person_with_sql_who_removes_an_incident_does_not_stop_the_judge(tmp_path: Path) -> None:
     lost = Verdict("dc1-to-agg", "a", 0, State.LOSS, claimed=10, observed=9, missing=1)
     more = Verdict("dc1-to-agg", "a", 0, State.LOSS, claimed=10, observed=8, missing=2)

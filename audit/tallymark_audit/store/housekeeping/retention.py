@@ -24,16 +24,17 @@ from sqlalchemy import (
     or_,
     select,
     tuple_,
+    update,
 )
 
 from tallymark_audit.judge.states import GOOD
 from tallymark_audit.store.counted.facts import RETIRED
 from tallymark_audit.store.counted.recounts import SLOW
 from tallymark_audit.store.counted.totals import DAY, HOUR, MINUTES_10, WINDOW
-from tallymark_audit.store.judged.sums import ChangedVerdicts
+from tallymark_audit.store.judged.effective import effective
+from tallymark_audit.store.judged.sums import EDGE, ChangedVerdicts, lock_edge
 from tallymark_audit.store.judged.verdict_changes import note_change
 from tallymark_audit.store.schema import tables
-from tallymark_audit.store.schema.rows import Row
 
 HOURS_KEPT: Final = 700 * DAY
 """Totals of hours are kept so much longer, those of days for ever."""
@@ -78,45 +79,82 @@ def _totals(connection: Connection, _cluster: str, before: int, most: int) -> in
 
 
 def _verdicts(connection: Connection, _cluster: str, before: int, most: int) -> int:
-    """Good ones and accepted ones, with their history. Sums of hours and windows keep what they
-    added."""
+    """Those of windows that are good or accepted, of both sources, with their history. Sums of
+    hours and windows keep what they added. What one source found wrong goes with the other's
+    verdict that holds: left behind, it would hold itself."""
     t, past = tables.verdicts, tables.verdict_history
-    keys = [t.c[name] for name in ("edge", "topic", "window", "source")]
-    columns = [column for column in t.c if column.name not in ("reasons", "cells")]
-    found: list[Row] = []
+    other = t.alias("newer")
+    key = ("edge", "topic", "window")
+    newer = exists().where(*(other.c[k] == t.c[k] for k in key), other.c.judged_at >= before)
+    found: list[tuple[str, str, int]] = []
     for edge in connection.execute(select(tables.watermarks.c.edge).distinct()).scalars().all():
-        query = select(*columns).where(
+        query = select(*(t.c[k] for k in key)).where(
             t.c.edge == edge,
             t.c.window < before,
             t.c.judged_at < before,
             or_(t.c.state.in_([str(state) for state in GOOD]), t.c.accepted_by != ""),
+            effective(),
+            ~newer,
         )
-        some = connection.execute(query.limit(most - len(found)).with_for_update()).mappings()
-        found += map(dict, some)
+        some = connection.execute(query.limit(most - len(found)).with_for_update())
+        found += [(*row,) for row in some]
     if found:
         note_change(connection, "retention")
     sums = ChangedVerdicts(connection)
-    for row in found:
-        for table in (past, t):
-            same = (table.c[column.name] == row[column.name] for column in keys)
-            connection.execute(delete(table).where(*same))
-        sums.note((row["edge"], row["topic"], row["window"]), row["source"], row, None)
+    columns = [column for column in t.c if column.name not in ("reasons", "cells")]
+    for edge, topic, window in found:
+        place = {"edge": edge, "topic": topic, "window": window}
+        here = [t.c[k] == value for k, value in place.items()]
+        for row in connection.execute(select(*columns).where(*here)).mappings().all():
+            sums.note((edge, topic, window), row["source"], dict(row), None)
+        connection.execute(delete(t).where(*here))
+        connection.execute(delete(past).where(*(past.c[k] == v for k, v in place.items())))
     sums.write(before, forgetting=True)
     return len(found)
 
 
+def _ended(before: int) -> ColumnElement[bool]:
+    """Of incidents: it ended long ago. One that is open never has."""
+    t = tables.window_incidents.c
+    return and_(t.closed_at > 0, t.last_change < before - INCIDENTS_KEPT, t.merged_into == 0)
+
+
+def _incident_windows(connection: Connection, _cluster: str, before: int, most: int) -> int:
+    """Windows of incidents that ended long ago, and what was wrong with them."""
+    t, w, k = tables.window_incidents.c, tables.incident_windows, tables.worst_cells
+    # The edges are locked first, as by all who change incidents: it may open again meanwhile.
+    for edge in sorted(connection.scalars(select(t.edge).where(_ended(before)).distinct())):
+        ill = lock_edge(connection, edge)
+        old = select(t.id).where(_ended(before), t.edge == edge)
+        query = select(w.c.topic, w.c.window, w.c.state).where(w.c.incident.in_(old)).limit(most)
+        found = connection.execute(query).all()
+        for topic, window, _state in found:
+            for table in (k, w):
+                here = table.c.edge == edge, table.c.topic == topic, table.c.window == window
+                connection.execute(delete(table).where(*here))
+        if gone := sum(row.state not in GOOD for row in found):
+            s = tables.topic_sums
+            whole = update(s).where(s.c.edge == edge, s.c.topic == EDGE)
+            connection.execute(whole.values(bad_windows=ill - gone))
+        if found:
+            return len(found)
+    return 0
+
+
 def _incidents(connection: Connection, _cluster: str, before: int, most: int) -> int:
-    """Incidents that ended long ago, with their windows."""
+    """Incidents that ended long ago and have no windows any more, and those that went into them."""
     t, w = tables.window_incidents, tables.incident_windows
-    old = select(t.c.id).where(t.c.closed_at > 0, t.c.last_change < before - INCIDENTS_KEPT)
-    found = list(connection.scalars(old.limit(most)))
-    if found:
-        k = tables.worst_cells
-        same = and_(*(k.c[name] == w.c[name] for name in ("edge", "topic", "window")))
-        connection.execute(delete(k).where(exists().where(same, w.c.incident.in_(found))))
-        connection.execute(delete(w).where(w.c.incident.in_(found)))
-        connection.execute(delete(t).where(or_(t.c.id.in_(found), t.c.merged_into.in_(found))))
-    return len(found)
+    heir = t.alias("heir")
+    empty = and_(_ended(before), ~exists().where(w.c.incident == t.c.id))
+    left = and_(t.c.merged_into != 0, ~exists().where(heir.c.id == t.c.merged_into))
+    return _delete(connection, t, (or_(empty, left),), most)
+
+
+def _worst_cells(connection: Connection, _cluster: str, before: int, most: int) -> int:
+    """Those of windows that are in no incident: what a verdict said that never held."""
+    k, w = tables.worst_cells, tables.incident_windows
+    same = and_(*(k.c[name] == w.c[name] for name in ("edge", "topic", "window")))
+    return _delete(connection, k, (k.c.until < before, ~exists().where(same)), most)
 
 
 def _reporters(connection: Connection, cluster: str, before: int, most: int) -> int:
@@ -144,6 +182,12 @@ def _by_time(
     return forget
 
 
+def _of_span(span: int, longer: int) -> DeletePortion:
+    """The sums of verdicts of which all windows are old."""
+    t = tables.verdict_sums
+    return _by_time(t, "start", t.c.span == span, longer=longer + span)
+
+
 def _graphs(connection: Connection, _cluster: str, before: int, most: int) -> int:
     """All but the one that held when the retention begins."""
     t = tables.graph
@@ -156,9 +200,11 @@ PORTIONS: Final[tuple[DeletePortion, ...]] = (
     _archive,
     _totals,
     _verdicts,
+    _incident_windows,
     _incidents,
-    _by_time(tables.verdict_sums, "start", tables.verdict_sums.c.span == MINUTES_10),
-    _by_time(tables.verdict_sums, "start", longer=SUMS_KEPT),
+    _worst_cells,
+    _of_span(MINUTES_10, longer=0),
+    _of_span(HOUR, longer=SUMS_KEPT),
     _by_time(tables.edge_sums, "window", longer=EDGE_SUMS_KEPT),
     _reporters,
     _by_time(tables.latency_sums, "start"),

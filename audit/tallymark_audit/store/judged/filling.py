@@ -4,11 +4,11 @@ version, or one that was filled in some other way."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection, Table, delete, func, literal, select
+from sqlalchemy import Connection, delete, func, literal, select
 
 from tallymark_audit.judge.incidents import PASSING, Change
 from tallymark_audit.judge.states import GOOD
@@ -16,8 +16,8 @@ from tallymark_audit.model.cells import EdgeTopic
 from tallymark_audit.store.counted.facts import chunks
 from tallymark_audit.store.counted.totals import HOUR
 from tallymark_audit.store.judged.effective import effective, effective_of
-from tallymark_audit.store.judged.sums import EDGE, FAR, SPANS, WINDOW_MS
-from tallymark_audit.store.judged.window_incidents import follow, standing_of
+from tallymark_audit.store.judged.sums import EDGE, SPANS, WINDOW_MS
+from tallymark_audit.store.judged.window_incidents import FAR, follow, standing_of
 from tallymark_audit.store.schema.balance import NOTHING, adding_columns
 from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.summed_tables import SUMMED
@@ -30,7 +30,7 @@ from tallymark_audit.store.schema.tables import (
     verdicts,
     window_incidents,
 )
-from tallymark_audit.store.schema.upsert import upsert
+from tallymark_audit.store.schema.upsert import add_up_from, insert_from, upsert
 
 ACCEPTED_BY: Final = "accepted by "
 """How the first reason of a revision begins that a person made."""
@@ -39,56 +39,103 @@ _ILL: Final = verdicts.c.state.not_in([str(state) for state in (*GOOD, *PASSING)
 _PAST_ILL: Final = verdict_history.c.state.not_in([str(state) for state in (*GOOD, *PASSING)])
 
 
-def fill(connection: Connection) -> None:
+Tell: TypeAlias = Callable[[str, int, int], object]
+"""``tell(what, done, of)``: so far it is."""
+AT_ONCE: Final = 50_000
+"""Verdicts of one statement, about: so many rows are sorted in memory, and the work is told of."""
+_PRESENT: Final = [column for column in verdicts.c if column.name not in ("cells", "reasons")]
+"""Without what may be a megabyte of a window."""
+
+
+def _silently(_what: str, _done: int, _of: int) -> None:
+    """Tell nobody."""
+
+
+def fill(connection: Connection, tell: Tell = _silently) -> None:
     """Sums and incidents, of all that the store holds."""
-    fill_sums(connection)
-    fill_incidents(connection)
+    fill_sums(connection, tell)
+    fill_incidents(connection, tell=tell)
 
 
-def fill_sums(connection: Connection) -> None:
+def fill_sums(connection: Connection, tell: Tell = _silently) -> None:
     """The sums of the effective verdicts. What was deleted with its age is not in them."""
     for table in (verdict_sums, edge_sums, topic_sums):
         connection.execute(delete(table))
-    v = verdicts.c
-    effective_ones = (
-        select(v.edge, v.topic, v.window, *adding_columns(verdicts)).where(effective()).cte("held")
-    )
-    e = effective_ones.c
-    sums = [func.sum(e[name]).label(name) for name in SUMMED]
-    for span in SPANS:
-        start = (e.window - e.window % span).label("start")
-        of_span = select(e.edge, e.topic, literal(span).label("span"), start, *sums)
-        _insert(connection, verdict_sums, of_span.group_by(e.edge, e.topic, start))
-    _insert(connection, edge_sums, select(e.edge, e.window, *sums).group_by(e.edge, e.window))
-    ends = (
-        func.min(e.window).label("first_window"),
-        func.max(e.window).label("last_window"),
-        literal(0).label("bad_windows"),
-    )
-    _insert(
-        connection,
-        topic_sums,
-        select(e.edge, e.topic, *sums, *ends).group_by(e.edge, e.topic),
-    )
+    portions = list(_portions(connection))
+    total, done = sum(one.verdicts for one in portions), 0
+    for portion in portions:
+        tell("verdicts summed up", done, total)
+        _sum_up(connection, portion)
+        done += portion.verdicts
     t = topic_sums.c
-    ends = (
-        func.min(t.first_window).label("first_window"),
-        func.max(t.last_window).label("last_window"),
-        literal(0).label("bad_windows"),
-    )
     whole = [func.sum(t[name]).label(name) for name in SUMMED]
-    rows = connection.execute(select(t.edge, *whole, *ends).group_by(t.edge)).mappings().all()
+    query = select(t.edge, *whole, *_ends(t.first_window, t.last_window)).group_by(t.edge)
+    rows = connection.execute(query).mappings().all()
     upsert(connection, topic_sums, [{**_numbers(row), "topic": EDGE} for row in rows])
 
 
-def fill_incidents(connection: Connection, window_ms: int | None = None) -> None:
+class _Portion(NamedTuple):
+    """The verdicts of an edge on the topics from ``first`` to ``last``, in the store's order."""
+
+    edge: str
+    first: str
+    last: str
+    verdicts: int
+
+
+def _portions(connection: Connection) -> Iterator[_Portion]:
+    v = verdicts.c
+    query = select(v.edge, v.topic, func.count()).group_by(v.edge, v.topic)
+    last: _Portion | None = None
+    for edge, topic, count in connection.execute(query.order_by(v.edge, v.topic)).all():
+        if last and last.edge == edge and last.verdicts + count <= AT_ONCE:
+            last = last._replace(last=topic, verdicts=last.verdicts + count)
+            continue
+        if last:
+            yield last
+        last = _Portion(edge, topic, topic, count)
+    if last:
+        yield last
+
+
+def _sum_up(connection: Connection, portion: _Portion) -> None:
+    v = verdicts.c
+    within = v.edge == portion.edge, v.topic >= portion.first, v.topic <= portion.last
+    held = select(v.edge, v.topic, v.window, *adding_columns(verdicts)).where(*within, effective())
+    e = held.cte("held").c
+    sums = [func.sum(e[name]).label(name) for name in SUMMED]
+    for span in SPANS:
+        # Databases round towards 0, and there are windows before it.
+        start = (e.window - (e.window % span + span) % span).label("start")
+        of_span = select(e.edge, e.topic, literal(span).label("span"), start, *sums)
+        insert_from(connection, verdict_sums, of_span.group_by(e.edge, e.topic, start))
+    # The other topics of the edge are in other portions.
+    of_edge = select(e.edge, e.window, *sums).group_by(e.edge, e.window)
+    add_up_from(connection, edge_sums, of_edge)
+    of_topic = select(e.edge, e.topic, *sums, *_ends(e.window, e.window))
+    insert_from(connection, topic_sums, of_topic.group_by(e.edge, e.topic))
+
+
+def _ends(first: Any, last: Any) -> tuple[Any, ...]:
+    return (
+        func.min(first).label("first_window"),
+        func.max(last).label("last_window"),
+        literal(0).label("bad_windows"),
+    )
+
+
+def fill_incidents(
+    connection: Connection, window_ms: int | None = None, tell: Tell = _silently
+) -> None:
     """The incidents, from every revision that is kept. ``window_ms``: how long windows are, else
     that is found out."""
     for table in (incident_windows, window_incidents):
         connection.execute(delete(table))
     window_ms = window_ms or _window_ms(connection)
     ill: dict[str, int] = {}
-    for edge, topic in _ill_places(connection):
+    places = _ill_places(connection)
+    for done, (edge, topic) in enumerate(places):
+        tell("topics with incidents", done, len(places))
         changes = _changes(connection, edge, topic)
         ill[edge] = ill.get(edge, 0)
         for some in chunks(changes):
@@ -107,11 +154,6 @@ def fill_incidents(connection: Connection, window_ms: int | None = None) -> None
         )
         if not done.rowcount:
             upsert(connection, t, [row])
-
-
-def _insert(connection: Connection, table: Table, query: Any) -> None:
-    names = [column.name for column in query.selected_columns]
-    connection.execute(table.insert().from_select(names, query, include_defaults=False))
 
 
 def _numbers(row: Any) -> Row:
@@ -146,7 +188,7 @@ def _changes(connection: Connection, edge: str, topic: str) -> list[Change]:
         )
         order = (past.window, past.judged_at, past.source, past.revision)
         revisions = connection.execute(query.order_by(*order)).mappings()
-        query = select(verdicts).where(v.edge == edge, v.topic == topic, v.window.in_(some))
+        query = select(*_PRESENT).where(v.edge == edge, v.topic == topic, v.window.in_(some))
         present: dict[int, list[Row]] = {}
         for row in connection.execute(query).mappings():
             present.setdefault(row["window"], []).append(dict(row))

@@ -27,7 +27,7 @@ from tallymark_audit.model.cells import EdgeTopic, EdgeWindow
 from tallymark_audit.store.counted.facts import chunks
 from tallymark_audit.store.counted.totals import DAY, HOUR, MINUTES_10
 from tallymark_audit.store.judged.effective import COLLECTOR, SPARK, effective_of
-from tallymark_audit.store.judged.window_incidents import follow, standing_of
+from tallymark_audit.store.judged.window_incidents import FAR, follow, standing_of
 from tallymark_audit.store.schema.balance import NOTHING, Added, added_by
 from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.summed_tables import IN_STATE, SUMMED
@@ -44,7 +44,6 @@ EDGE: Final = ""
 """The topic of the row of ``topic_sums`` that is the edge itself."""
 WINDOW_MS: Final = 60_000
 """The length of windows where the settings do not say."""
-FAR: Final = 1 << 62
 SPANS: Final = (MINUTES_10, HOUR)
 """Of ``verdict_sums``."""
 _COLUMNS: Final = [

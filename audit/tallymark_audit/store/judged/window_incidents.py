@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, or_, select, update
+from sqlalchemy import Connection, or_, select, update
 
 from tallymark_audit.judge.incidents import (
     Change,
@@ -27,6 +27,8 @@ _RUN = (
     "accepted", "explained", "missing", "duplicates", "unclaimed", "worst_missing",
     "worst_duplicates", "worst_unclaimed", "repaired_by", "merged_into",
 )  # fmt: skip
+FAR = (1 << 63) - 1
+"""The farthest that a window can be: a stranger's stamps name any time."""
 MENDED = "repair {number}"
 """How an incident names the repair that ended it."""
 
@@ -51,14 +53,11 @@ def follow(
     are more windows now, of incidents, that are not good."""
     known = _load(connection, edge, topic, changes, window_ms)
     before = sum(_is_ill(one) for one in known.members.values())
-    mended = [
-        one
-        for one in changes
-        if one.standing.state in GOOD and one.window in known.members and not one.repaired_by
-    ]
+    ill = known.members.keys() | {one.window for one in changes if one.standing.state not in GOOD}
+    mended = {one.window for one in changes if one.standing.state in GOOD and one.window in ill}
     if mended:
-        by = _repairs(connection, edge, topic, {one.window for one in mended})
-        changes = [one._replace(repaired_by=by.get(one.window, "")) for one in changes]
+        by = _repairs(connection, edge, topic, mended)
+        changes = [one._replace(repaired_by=_mended_by(by, one)) for one in changes]
     known.take(changes)
     _save(connection, edge, topic, known)
     return sum(_is_ill(one) for one in known.members.values()) - before
@@ -82,8 +81,8 @@ def _load(
         t.edge == edge,
         t.topic == topic,
         t.merged_into == 0,
-        t.last_window >= windows[0] - known.reach,
-        t.first_window <= windows[-1] + known.reach,
+        t.last_window >= max(windows[0] - known.reach, -FAR),
+        t.first_window <= min(windows[-1] + known.reach, FAR),
     )
     for row in connection.execute(query).mappings():
         known.runs[row["id"]] = _run(row)
@@ -94,16 +93,25 @@ def _load(
 
 def _repairs(
     connection: Connection, edge: str, topic: str, windows: Collection[int]
-) -> Mapping[int, str]:
-    """By window the last repair that copied something of it, or found it there."""
+) -> Mapping[int, list[tuple[int, int]]]:
+    """By window when (ms) repairs copied something of it, or found it there, and their numbers."""
     r = repairs.c
     query = (
-        select(r.window, func.max(r.id))
+        select(r.window, r.at, r.id)
         .where(r.edge == edge, r.topic == topic, r.window.in_(sorted(windows)))
         .where(or_(r.copied > 0, r.present > 0))
-        .group_by(r.window)
+        .order_by(r.id)
     )
-    return {window: MENDED.format(number=number) for window, number in connection.execute(query)}
+    found: dict[int, list[tuple[int, int]]] = {}
+    for window, at, number in connection.execute(query):
+        found.setdefault(window, []).append((at, number))
+    return found
+
+
+def _mended_by(repaired: Mapping[int, list[tuple[int, int]]], change: Change) -> str:
+    """The last repair before the change. Made anew from the history, later ones are known too."""
+    before = [number for at, number in repaired.get(change.window, ()) if at <= change.at]
+    return MENDED.format(number=before[-1]) if before else ""
 
 
 def _save(connection: Connection, edge: str, topic: str, known: Incidents) -> None:

@@ -43,6 +43,7 @@ verdict_sums = Table(
     big("start"),
     *_summed(),
     PrimaryKeyConstraint("edge", "topic", "span", "start"),
+    Index("verdict_sums_by_start", "span", "start"),
 )
 """The effective verdicts of the windows that begin within ``span`` (ten minutes or an hour, ms)
 from ``start`` on."""
@@ -162,6 +163,7 @@ latency_sums = Table(
     big("start"),
     json("sketch"),
     PrimaryKeyConstraint("cluster", "topic", "start"),
+    Index("latency_sums_by_start", "start"),
 )
 """How long after their stamp records were counted on a cluster, by when they were counted: a flat
 sketch of ms, of a topic an hour; of all topics together (topic "") ten minutes."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, LargeBinary, Table, TextClause, text
+from sqlalchemy import Connection, LargeBinary, Select, Table, TextClause, text
 from sqlalchemy.schema import ColumnDefault
 
 from tallymark_audit.store.schema.rows import Row
@@ -65,6 +65,30 @@ def _adding(table: Table, values: str, least: str, most: str) -> str:
         f"ON CONFLICT ({', '.join(map(_quoted, keys))}) "
         f"DO UPDATE SET {', '.join(f'{_quoted(name)} = {whole(name)}' for name in others)}"
     )
+
+
+def insert_from(connection: Connection, table: Table, query: Select[Any]) -> None:
+    """Write the rows of a query, whose columns have the names of the table's."""
+    connection.execute(_from(connection.dialect.name, table, query))
+
+
+def add_up_from(connection: Connection, table: Table, query: Select[Any]) -> None:
+    """Write the rows of a query, or add their numbers to those of the rows that have their primary
+    keys."""
+    statement = _from(connection.dialect.name, table, query)
+    keys = [column.name for column in table.primary_key.columns]
+    values = [column.name for column in table.columns if column.name not in keys]
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=keys,
+            set_={name: table.c[name] + statement.excluded[name] for name in values},
+        )
+    )
+
+
+def _from(dialect: str, table: Table, query: Select[Any]) -> Any:
+    names = [column.name for column in query.selected_columns]
+    return _insert_of(dialect, table).from_select(names, query, include_defaults=False)
 
 
 def insert_new(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
@@ -150,17 +174,20 @@ def statement_for(
     """The statement that writes these columns, in the dialect of the database."""
     keys = [column.name for column in table.primary_key.columns]
     values = [name for name in columns if name not in keys]
-    statement: Any  # each dialect has a class of its own, with the same methods
-    if dialect == "postgresql":  # 0.03 s to import
-        from sqlalchemy.dialects.postgresql import insert as insert_postgresql
-
-        statement = insert_postgresql(table)
-    else:
-        from sqlalchemy.dialects.sqlite import insert as insert_sqlite
-
-        statement = insert_sqlite(table)
+    statement = _insert_of(dialect, table)
     if not values or not replacing:
         return statement.on_conflict_do_nothing(index_elements=keys)
     return statement.on_conflict_do_update(
         index_elements=keys, set_={name: statement.excluded[name] for name in values}
     )
+
+
+def _insert_of(dialect: str, table: Table) -> Any:
+    """Each dialect has a class of its own, with the same methods."""
+    if dialect == "postgresql":  # 0.03 s to import
+        from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+
+        return insert_postgresql(table)
+    from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+    return insert_sqlite(table)
