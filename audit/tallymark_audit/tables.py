@@ -92,11 +92,14 @@ def _pending(cell: Row) -> str:
 
 
 def evidence_tables(found: Evidence) -> Iterator[Table]:
-    """The verdicts with their cells, both sides, and what happened."""
+    """The verdicts with their cells, how it was at its worst, both sides, and what happened."""
     for row in found.verdicts:
         yield verdict_table([row])
         if row["cells"]:
             yield _cell_table(row["cells"])
+    if found.was is not None:
+        title = f"was {found.was.state} until {utc(found.was.until)}: what was named then"
+        yield _cell_table(found.was.cells, title)
     yield _side_table("claimed or upstream", found.upstream)
     yield _side_table("downstream", found.downstream)
     for incident in found.incidents:
@@ -106,12 +109,51 @@ def evidence_tables(found: Evidence) -> Iterator[Table]:
         at = utc(incident["at"])
         table.add_row(at, incident["kind"], plain(where), plain(incident["reason"]))
         yield table
+    if len(found.history) > 1 or found.was is not None:
+        yield _history_table(found.history)
+    if found.repairs:
+        yield _repair_table(found.repairs)
 
 
-def _cell_table(cells: Sequence[Row]) -> Table:
+def _history_table(rows: Iterable[Row]) -> Table:
     table = Table(
-        "server", "instance", "partition", "state", "missing", "where", "copies", "why", box=None
-    )
+        "judged", "by", "rev", "state", "observed", *_AFTER_OBSERVED, "why", box=None,
+        title="what was said of it",
+    )  # fmt: skip
+    for row in rows:
+        table.add_row(
+            utc(row["judged_at"]),
+            plain(row["source"]),
+            str(row["revision"]),
+            styled(row["state"]),
+            str(row["observed"]),
+            *(str(row[name] or "") for name in _AFTER_OBSERVED),
+            plain(row["reasons"][0] if row["reasons"] else ""),
+        )
+    return table
+
+
+def _repair_table(rows: Iterable[Row]) -> Table:
+    names = ("server", "instance", "partition", "sequences", "copied", "there", "outcome", "why")
+    table = Table("repaired", *names, box=None, title="repairs")
+    for row in rows:
+        table.add_row(
+            utc(row["at"]),
+            plain(row["server"] or "(no stamp)"),
+            plain(row["instance"]),
+            str(row["partition"]),
+            _ranges(row["sequences"]),
+            str(row["copied"]),
+            str(row["present"]),
+            plain(row["outcome"]),
+            plain(row["reason"]),
+        )
+    return table
+
+
+def _cell_table(cells: Sequence[Row], title: str | None = None) -> Table:
+    names = ("server", "instance", "partition", "state", "missing", "where", "copies", "why")
+    table = Table(*names, box=None, title=title)
     for cell in cells:
         places = [
             f"{place['cluster']} {place['topic']}-{place['partition']} "

@@ -217,10 +217,12 @@ _WHY: Final[Fields] = {
 _REPAIRABILITY: Final = row_schema(
     {
         "of": number("Messages that are missing."),
-        "repairable": number("Those that can be repaired, as far as the store knows."),
+        "repairable": number("Those that can be repaired, as far as is known."),
         "unsure": number("Those of them for which upstream was not searched yet."),
         "left": listed("What else is wrong with the window, and why it stays as it is."),
         "tell": listed("Messages to send, each with its addressee."),
+        "starts_of": text("The cluster whose logs have to hold them yet; empty: none."),
+        "starts_at": time("When it was read where these logs begin (0: never, so not known),"),
     },
     {"others": rows_schema(_WHY, "The rest."), "steps": rows_schema(_STEP, "In this order.")},
 )
@@ -234,14 +236,14 @@ def repairability(
     window: Annotated[params.Moment, Query(description="The start of the window.")],
 ) -> Response:
     """How many of the missing messages of a window can be repaired, why the others cannot, the
-    commands, and who has to know: from the store alone. The plan (the first command) asks the
-    clusters."""
+    commands, and who has to know: from the store, and from where the logs upstream began when the
+    dashboards last asked (``starts_at``). The plan (the first command) asks the clusters."""
     api = api_of(request)
     with api.store.read() as connection:
         found = _evidence(connection, edge, topic, window, MAX_EVIDENCE)
         edges = [one.edge for one in known_edges(connection)]
         hop = window_evidence.edge_of(edges, edge)
         told = repairable.repairability(
-            connection, api.deployment, hop, found, now_ms(), api.settings
+            connection, api.deployment, hop, found, now_ms(), api.settings, api.log_starts
         )
     return Answer(asdict(told))

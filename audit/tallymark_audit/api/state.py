@@ -8,6 +8,7 @@ from fastapi import Request
 
 from tallymark.deployment import Deployment
 from tallymark_audit.api.waiting import Waits
+from tallymark_audit.repair.gone import LogStartsOf
 from tallymark_audit.store import Store
 
 
@@ -20,11 +21,19 @@ class AuditApi:
     waits: Waits
     settings: str = ""
     """The path of the settings file, for the commands in answers."""
+    log_starts: LogStartsOf | None = None
+    """Who watches where logs begin."""
 
     @classmethod
-    def of(cls, deployment: Deployment, store: Store, settings: str = "") -> AuditApi:
+    def of(
+        cls,
+        deployment: Deployment,
+        store: Store,
+        settings: str = "",
+        log_starts: LogStartsOf | None = None,
+    ) -> AuditApi:
         """The API of a deployment over its audit store."""
-        return cls(deployment, store, Waits(store), settings)
+        return cls(deployment, store, Waits(store), settings, log_starts)
 
 
 def api_of(request: Request) -> AuditApi:

@@ -3,14 +3,25 @@ from where they begin by now. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.store.schema.rows import Row
 
-LogStarts = Mapping[tuple[str, str, int], int]
-"""The first offset that is still there, by cluster, topic and partition."""
+
+@dataclass(frozen=True, slots=True)
+class LogStarts:
+    """Where the logs of a topic begin: by partition the first offset that is still there, as it was
+    read at ``at`` (ms; 0: never)."""
+
+    starts: Mapping[int, int] = field(default_factory=dict[int, int])
+    at: int = 0
+
+
+LogStartsOf: TypeAlias = Callable[[str, str], LogStarts]
+"""Of a cluster and a topic."""
 CUT, DELETED, MADE_ANEW = "truncated", "expired", "recreated"
 """Kinds of log events."""
 
@@ -35,10 +46,11 @@ class Gone:
 
 
 def what_is_gone(
-    events: Iterable[Row], cluster: str, topic: str, since: int, log_starts: LogStarts
+    events: Iterable[Row], cluster: str, topic: str, since: int, log_starts: Mapping[int, int]
 ) -> Gone:
     """Of a topic. ``events``: what happened to logs (rows of ``incidents``). What was cut off
-    before ``since`` (ms) does not count: the offsets that are asked for are known since then."""
+    before ``since`` (ms) does not count: the offsets that are asked for are known since then.
+    ``log_starts``: where its logs begin by now, by partition."""
     found = Gone()
     mine = [one for one in events if one["cluster"] == cluster and one["topic"] == topic]
     for one in sorted(mine, key=lambda row: (row["at"], row["id"])):
@@ -53,7 +65,6 @@ def what_is_gone(
         elif one["kind"] == CUT and one["at"] >= since and end > first >= 0:
             lost = RangeSet.single(first, end - 1)
             found.cut[partition] = found.cut.get(partition, EMPTY) | lost
-    for (where, name, partition), start in log_starts.items():
-        if (where, name) == (cluster, topic):
-            found.starts[partition] = max(found.starts.get(partition, 0), start)
+    for partition, start in log_starts.items():
+        found.starts[partition] = max(found.starts.get(partition, 0), start)
     return found

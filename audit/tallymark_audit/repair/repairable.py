@@ -1,6 +1,6 @@
 """How many of the missing messages of a window can be repaired, why the others cannot, and what to
-do next: from what the store knows alone, without asking a cluster. The plan of a repair
-(``tallymark audit repair``) looks at the clusters."""
+do next: from what the store knows, and from where the logs upstream begin if that is watched,
+without asking a cluster. The plan of a repair (``tallymark audit repair``) asks the clusters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallymark_audit.judge.states import state_of
 from tallymark_audit.judge.verdicts import UNDECIDED, CellVerdict, State
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.ranges import EMPTY, RangeSet
-from tallymark_audit.repair.gone import Gone, LogStarts, what_is_gone
+from tallymark_audit.repair.gone import Gone, LogStarts, LogStartsOf, what_is_gone
 from tallymark_audit.repair.items import MissingRun
 from tallymark_audit.repair.next_steps import Known, Step, next_steps, whom_to_tell
 from tallymark_audit.repair.refusals import left_alone, refusal
@@ -25,6 +25,8 @@ from tallymark_audit.store.schema.rows import Row, cell_from_json, is_cells
 from tallymark_audit.store.schema.tables import reporter_topics, reporters
 
 MOST_READERS: Final = 20
+COPIED: Final = ("mirror", "lake")
+"""Hops on which messages are copied again, from the cluster upstream."""
 _Counted = dict[tuple[int, str, str], list[OffsetRange]]
 """By partition, server and instance of a cell."""
 
@@ -42,7 +44,9 @@ class Repairability:
     """Of ``of`` missing messages ``repairable`` can be repaired, as far as the store knows; for
     ``unsure`` of these upstream was not searched yet. ``others``: why the rest cannot, the most
     first. ``left``: what else is wrong with the window, and why it stays as it is. ``steps``: what
-    to do, in this order. ``tell``: messages to send, each with its addressee."""
+    to do, in this order. ``tell``: messages to send, each with its addressee. ``starts_of``: the
+    cluster whose logs have to hold the messages yet ("": none); where they begin was read at
+    ``starts_at`` (ms; 0: never)."""
 
     of: int = 0
     repairable: int = 0
@@ -51,6 +55,8 @@ class Repairability:
     left: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     tell: tuple[str, ...] = ()
+    starts_of: str = ""
+    starts_at: int = 0
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -70,10 +76,11 @@ def repairability(
     found: Evidence,
     now: int,
     settings: str = "",
-    log_starts: LogStarts | None = None,
+    log_starts: LogStartsOf | None = None,
 ) -> Repairability:
     """:func:`repairable` at ``now`` (ms), with what the settings and the store know besides.
-    ``settings``: the path of the settings file, for the commands."""
+    ``settings``: the path of the settings file, for the commands. ``log_starts``: who watches where
+    logs begin."""
     if not found.verdicts:
         return Repairability()
     known = Known(
@@ -82,20 +89,24 @@ def repairability(
         now - deployment.audit.silence_ms,
         _readers_of(connection, edge, found.verdicts[0]["topic"]),
     )
-    return repairable(found, edge, known, log_starts)
+    starts = None
+    if log_starts is not None and edge.kind in COPIED:
+        starts = log_starts(edge.upstream, found.verdicts[0]["topic"])
+    return repairable(found, edge, known, starts)
 
 
 def repairable(
     found: Evidence, edge: Edge, known: Known, log_starts: LogStarts | None = None
 ) -> Repairability:
     """What can be repaired of a window; ``edge`` is that of the evidence. ``log_starts``: where
-    logs begin by now, as far as that is known. While a window is not decided nothing is missing."""
+    the logs upstream begin by now, as far as that is known. While a window is not decided nothing
+    is missing."""
     if not found.verdicts:
         return Repairability()
     row, tally = found.verdicts[0], _Tally()
     decided = state_of(row["state"]) not in UNDECIDED
     if decided and is_cells(row["cells"]):
-        starts = log_starts or {}
+        starts = log_starts.starts if log_starts else {}
         gone = what_is_gone(found.incidents, edge.upstream, row["topic"], row["judged_at"], starts)
         counted = _counted(found.upstream)
         for raw in row["cells"]:
@@ -107,10 +118,13 @@ def repairable(
     result = Repairability(
         tally.of, tally.repairable, tally.unsure, tally.others(), tuple(_left(row))
     )
+    asked = result.of > 0 and edge.kind in COPIED
     return replace(
         result,
         steps=next_steps(found, edge, known, result.repairable, result.of),
         tell=whom_to_tell(found, edge, known, result.of - result.repairable),
+        starts_of=edge.upstream if asked else "",
+        starts_at=log_starts.at if asked and log_starts else 0,
     )
 
 

@@ -64,7 +64,9 @@ def create_app(
     renderings = app.state.renderings = Renderings(app.state.context)
     app.state.hub = Hub(renderings.marker, renderings.fragment)
     app.state.actions = Actions(desk or RepairDesk(deployment, store), FormTokens())
-    app.state.audit_api = AuditApi.of(deployment, store, settings)
+    app.state.audit_api = AuditApi.of(
+        deployment, store, settings, app.state.context.snapshots.log_starts
+    )
     app.include_router(static_routes.router)
     app.include_router(health.router)
     app.include_router(audit_router, prefix=PREFIX)

@@ -60,6 +60,7 @@ def incident(ask: Ask) -> Page:
     window_ms = ask.context.deployment.audit.window_ms
     values = {
         "row": row,
+        "now_ms": ask.now,
         "one": found,
         "windows": windows[:WINDOWS],
         "next": windows[WINDOWS - 1].window if len(windows) > WINDOWS else None,
@@ -83,7 +84,13 @@ def _mending(ask: Ask, one: WindowIncident) -> Mending | None:
         (
             window,
             repairability(
-                ask.connection, ask.context.deployment, edge, shown, ask.now, ask.context.settings
+                ask.connection,
+                ask.context.deployment,
+                edge,
+                shown,
+                ask.now,
+                ask.context.settings,
+                ask.context.snapshots.log_starts,
             ),
         )
         for window in wrong

@@ -54,6 +54,7 @@ def window(ask: Ask) -> Page:
         "window_end": end,
         "hop": hop,
         "now": now,
+        "now_ms": ask.now,
         "verdicts": evidence.verdicts,
         "named": _named(evidence),
         "disagreement": view.disagreement(evidence.verdicts),
@@ -69,7 +70,13 @@ def window(ask: Ask) -> Page:
         "near": near_by.neighbours(ask.connection, edge, topic, start),
         "incidents": incidents_of(ask.connection, edge, topic, start),
         "repair": repairability(
-            ask.connection, ask.context.deployment, hop, found, ask.now, ask.context.settings
+            ask.connection,
+            ask.context.deployment,
+            hop,
+            found,
+            ask.now,
+            ask.context.settings,
+            ask.context.snapshots.log_starts,
         ),
         "has": frozenset(PAGES),
     }

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TypeAlias
 
 from tallymark.deployment import Deployment
+from tallymark_audit.repair.gone import LogStarts
 from tallymark_dashboards.snapshots.registry_shapes import RegistryState
 from tallymark_dashboards.snapshots.shapes import (
     WORST_LAST,
@@ -62,6 +63,15 @@ class Snapshots:
         names = (cluster,) if cluster else tuple(self._clusters)
         found = [one for name in names for one in self._lags.get(name, {}).get(topic, ())]
         return tuple(sorted(found, key=_worst_first))
+
+    def log_starts(self, cluster: str, topic: str) -> LogStarts:
+        """Where the logs of a topic begin; nothing where that was not read."""
+        state = self._clusters.get(cluster)
+        known = state.topics.value.get(topic) if state else None
+        if known is None or not known.ends_at:
+            return LogStarts()
+        starts = {one.partition: one.start for one in known.partitions if one.start is not None}
+        return LogStarts(starts, known.ends_at)
 
     def course_of(self, cluster: str, group: str) -> tuple[CoursePoint, ...]:
         """The lag of a group over the last hours, the oldest first; empty where nothing is known of

@@ -20,6 +20,7 @@ from tallymark_audit.collector.judging.hop_loop import log_verdict
 from tallymark_audit.events.events import Gap
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey
+from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.store.reading.alarms import watching
 from tallymark_audit.store.schema import tables
@@ -102,6 +103,29 @@ def test_what_may_still_come_is_pending(world: World) -> None:
     heartbeats(world, one, ms=6000)
     (row,) = json.loads(invoke(world, "verdicts", "--json"))
     assert (row["state"], row["pending"], row["missing"]) == (State.LOSS, 0, 5)
+
+
+def test_evidence_has_what_was_wrong_before_it_was_mended(world: World) -> None:
+    """After the repair the page still named the lost messages and their offsets, the command did
+    not: a window that is COMPLETE has no cells."""
+    place = "dc1-to-aggregate", "t", 60_000
+    key = CellKey("t", 0, 60_000, "web-7", "00112233445566aa")
+    cell = CellVerdict(key, State.LOSS, 10, 8, RangeSet.single(5, 6), 2)
+    with world.store.write() as connection:
+        lost = Verdict(*place, State.LOSS, claimed=10, observed=8, missing=2, cells=(cell,))
+        record_verdicts(connection, [lost], COLLECTOR, 200_000)
+        repair = {"at": 300_000, "edge": place[0], "topic": "t", "window": 60_000, "copied": 2}
+        who = {"server": "web-7", "instance": key.instance, "sequences": [5, 6]}
+        connection.execute(tables.repairs.insert().values(**repair, **who, outcome="repaired"))
+        good = Verdict(*place, State.COMPLETE, claimed=10, observed=10)
+        record_verdicts(connection, [good], COLLECTOR, 400_000)
+    said = invoke(world, "evidence", *place[:2], "60000")
+    assert "was LOSS until 1970-01-01T00:06:40Z: what was named then" in said
+    assert "5-6" in said.partition("was LOSS")[2]
+    assert "what was said of it" in said
+    assert "repaired" in said.partition("repairs")[2]
+    found = json.loads(invoke(world, "evidence", *place[:2], "60000", "--json"))
+    assert found["was"]["cells"][0]["missing"] == [5, 6]
 
 
 def test_live_reporters_live(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

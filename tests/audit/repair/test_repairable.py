@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import EXPIRED, CellKey, Edge, Explanation
 from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.repair.gone import LogStarts
 from tallymark_audit.repair.next_steps import Known
 from tallymark_audit.repair.repairable import Repairability, repairable
 from tallymark_audit.store.reading.window_evidence import Evidence
@@ -62,7 +63,7 @@ def event(kind: str, start: int, end: int, at: int = NOON + 1, number: int = 1) 
 
 
 def of(found: Evidence, edge: Edge = MIRROR, **starts: int) -> Repairability:
-    begins = {("dc1", "clicks", int(name[1:])): start for name, start in starts.items()}
+    begins = LogStarts({int(name[1:]): start for name, start in starts.items()}, NOON + 5)
     return repairable(found, edge, KNOWN, begins)
 
 
@@ -111,6 +112,11 @@ def test_where_the_log_begins_by_now() -> None:
     assert of(evidence(verdict), p1=600).repairable == 4
     assert of(evidence(row(cell())), p2=600).repairable == 0
     assert of(evidence(row(cell())), p2=550).unsure == 4
+    told = of(evidence(verdict), p2=511)
+    assert (told.starts_of, told.starts_at) == ("dc1", NOON + 5)
+    told = repairable(evidence(verdict), MIRROR, KNOWN)
+    assert (told.starts_of, told.starts_at, told.repairable) == ("dc1", 0, 4)
+    assert of(evidence(verdict), PRODUCERS).starts_of == ""
 
 
 def test_what_retention_deleted_before_it_was_copied() -> None:

@@ -25,9 +25,10 @@ from tallymark.errors import UserError
 from tallymark.sql import open_engine
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.store import Store, open_store, preparing
+from tallymark_audit.store.counted.totals import HOUR
 from tallymark_audit.store.judged import filling
 from tallymark_audit.store.judged.effective import COLLECTOR, SPARK, effective_of
-from tallymark_audit.store.judged.sums import EDGE, HOUR
+from tallymark_audit.store.judged.sums import EDGE
 from tallymark_audit.store.schema import tables
 from tallymark_audit.store.schema.balance import added_by
 from tallymark_audit.store.schema.summed_tables import SUMMED

@@ -14,9 +14,10 @@ from tallymark.errors import UserError
 from tallymark_audit.judge.states import GOOD
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.store import Store, open_store
+from tallymark_audit.store.counted.totals import HOUR
 from tallymark_audit.store.housekeeping import retention
 from tallymark_audit.store.judged.filling import fill_incidents, fill_sums
-from tallymark_audit.store.judged.sums import EDGE, HOUR
+from tallymark_audit.store.judged.sums import EDGE
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, accept, record_verdicts
 from tallymark_audit.store.schema import tables
 from tallymark_audit.store.schema.summed_tables import IN_STATE

@@ -15,8 +15,10 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store.judged.verdicts import COLLECTOR, locate_cells, record_verdicts
 from tallymark_audit.store.schema.rows import cell_to_json
 from tallymark_audit.store.schema.tables import incidents, observations
+from tallymark_dashboards.snapshots.shapes import ClusterState, Part, PartitionState, TopicState
 
 RUN = "00112233445566aa"
+REPAIRABILITY = "/api/v1/audit/repairability"
 
 
 def address(edge: str, topic: str, window: object) -> str:
@@ -71,6 +73,35 @@ def test_what_can_be_repaired_is_said_with_the_plan_first(
     assert plan is not None
     assert f"{plan[0]} --apply" in text
     assert text.index(plan[0]) < text.index(f"{plan[0]} --apply")
+
+
+def test_what_retention_took_upstream_meanwhile_cannot_be_repaired(
+    own: Prepared, own_client: TestClient
+) -> None:
+    """The page and the API said "3 of 3" of messages that retention had deleted upstream after they
+    had been found there: the store does not learn of that."""
+    window = own.repaired + 2 * W
+    lose(own, window, located=True)
+    page, api = (
+        address("dc1-to-aggregate", "views", window),
+        address("dc1-to-aggregate", "views", window).replace("/window", REPAIRABILITY),
+    )
+    text = text_of(own_client.get(page).text)
+    assert "where the logs of dc1 begin by now was not read yet" in text
+    for read_at, said in (
+        (own.now, "as read in the last three minutes"),
+        (own.now - 600_000, "retention may have taken some since"),
+    ):
+        parts = (PartitionState(1, 0, (0,), (0,), start=600, end=read_at),)
+        topic = TopicState("views", internal=False, partitions=parts, ends_at=read_at)
+        state = ClusterState("dc1", topics=Part({"views": topic}, at=read_at))
+        own_client.app.state.context.snapshots.put(state)  # type: ignore[attr-defined]
+        text = text_of(own_client.get(page).text)
+        assert "0 of 3 missing messages can be copied again" in text
+        assert "dc1 does not have them any more: sequences 5-7" in text
+        assert said in text
+        found = own_client.get(api).json()
+        assert (found["repairable"], found["of"], found["starts_at"]) == (0, 3, read_at)
 
 
 def test_a_loss_of_which_nothing_is_left_offers_no_repair(

@@ -134,8 +134,8 @@ def fill_incidents(
     window_ms = window_ms or _window_ms(connection)
     ill: dict[str, int] = {}
     places = _ill_places(connection)
-    for done, (edge, topic) in enumerate(places):
-        tell("topics with incidents", done, len(places))
+    for number, (edge, topic) in enumerate(places):
+        tell("topics with incidents", number, len(places))
         changes = _changes(connection, edge, topic)
         ill[edge] = ill.get(edge, 0)
         for some in chunks(changes):

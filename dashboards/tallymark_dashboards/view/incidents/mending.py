@@ -12,7 +12,8 @@ from tallymark_audit.repair.repairable import NotRepairable, Repairability
 @dataclass(frozen=True, slots=True)
 class Mending:
     """``repairable`` of ``of`` missing messages of ``windows`` windows, of ``wrong`` that are wrong
-    now. ``steps`` and ``tell`` are about the first of them (start, ms)."""
+    now. ``steps`` and ``tell`` are about the first of them (start, ms). ``starts_of`` and
+    ``starts_at``: see :class:`~tallymark_audit.repair.repairable.Repairability`."""
 
     first: int
     windows: int
@@ -23,6 +24,8 @@ class Mending:
     others: tuple[NotRepairable, ...]
     steps: tuple[Step, ...]
     tell: tuple[str, ...]
+    starts_of: str
+    starts_at: int
 
 
 def mending(found: Sequence[tuple[int, Repairability]], wrong: int) -> Mending | None:
@@ -45,4 +48,6 @@ def mending(found: Sequence[tuple[int, Repairability]], wrong: int) -> Mending |
         others=tuple(NotRepairable(count, reason) for reason, count in others),
         steps=steps.steps,
         tell=steps.tell,
+        starts_of=steps.starts_of,
+        starts_at=min(one.starts_at for _, one in found),
     )
