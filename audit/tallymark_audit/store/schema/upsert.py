@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, LargeBinary, Select, Table, TextClause, text
+from sqlalchemy import Connection, LargeBinary, Table, TextClause, text
 from sqlalchemy.schema import ColumnDefault
 
 from tallymark_audit.store.schema.rows import Row
@@ -67,12 +67,12 @@ def _adding(table: Table, values: str, least: str, most: str) -> str:
     )
 
 
-def insert_from(connection: Connection, table: Table, query: Select[Any]) -> None:
+def insert_from(connection: Connection, table: Table, query: Any) -> None:
     """Write the rows of a query, whose columns have the names of the table's."""
     connection.execute(_from(connection.dialect.name, table, query))
 
 
-def add_up_from(connection: Connection, table: Table, query: Select[Any]) -> None:
+def add_up_from(connection: Connection, table: Table, query: Any) -> None:
     """Write the rows of a query, or add their numbers to those of the rows that have their primary
     keys."""
     statement = _from(connection.dialect.name, table, query)
@@ -86,7 +86,7 @@ def add_up_from(connection: Connection, table: Table, query: Select[Any]) -> Non
     )
 
 
-def _from(dialect: str, table: Table, query: Select[Any]) -> Any:
+def _from(dialect: str, table: Table, query: Any) -> Any:
     names = [column.name for column in query.selected_columns]
     return _insert_of(dialect, table).from_select(names, query, include_defaults=False)
 
