@@ -137,11 +137,12 @@ def rows_of(connection: Connection, table: Any, since: int = 0, span: int = 0) -
     )
 
 
-def incidents_of(connection: Connection) -> list[Any]:
-    """The windows with their incidents, whatever the numbers of these are."""
+def incidents_of(connection: Connection, *but: str) -> list[Any]:
+    """The windows with their incidents, whatever the numbers of these are; without these columns of
+    incidents."""
     t, w = tables.window_incidents, tables.incident_windows
     columns = [column for column in w.c if column.name != "incident"]
-    told = [column for column in t.c if column.name not in ("id", "last_change")]
+    told = [column for column in t.c if column.name not in ("id", "last_change", *but)]
     query = select(*columns, *told).join(t, t.c.id == w.c.incident)
     return sorted(tuple(row) for row in connection.execute(query))
 
@@ -157,7 +158,12 @@ def check_ill(connection: Connection) -> None:
 
 
 @given(steps)
-@settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(
+    max_examples=40,
+    phases=[Phase.reuse, Phase.generate],  # to make an example smaller took minutes
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+)
 def test_what_is_left_agrees_with_a_store_that_keeps_all(
     stores: tuple[Store, Store], steps: list[Any]
 ) -> None:
@@ -173,7 +179,9 @@ def test_what_is_left_agrees_with_a_store_that_keeps_all(
         for span, start in ((MINUTES_10, since), (HOUR, 0)):
             mine = rows_of(one, tables.verdict_sums, start, span)
             assert mine == rows_of(other, tables.verdict_sums, start, span)
-        assert incidents_of(one) == incidents_of(other)
+        # Repairs go with their age, too: by which one a window was mended is not known then.
+        repaired = "state", "repaired_by"
+        assert incidents_of(one, *repaired) == incidents_of(other, *repaired)
         check_ill(one)
         topics = rows_of(one, tables.topic_sums)
         fill_sums(one)
@@ -181,7 +189,12 @@ def test_what_is_left_agrees_with_a_store_that_keeps_all(
 
 
 @given(steps)
-@settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(
+    max_examples=40,
+    phases=[Phase.reuse, Phase.generate],  # to make an example smaller took minutes
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+)
 def test_incidents_that_ended_go_and_no_others(
     stores: tuple[Store, Store], steps: list[Any]
 ) -> None:
