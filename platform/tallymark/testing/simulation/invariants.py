@@ -23,9 +23,8 @@ class BrokenInvariantError(AssertionError):
 
 @dataclass(slots=True)
 class Invariants:
-    """Looks at the brokers now and then and at each new event once. ``lost``: values and
-    ``forgotten``: brokers whose disks have lost, in a power failure, what was not flushed and what
-    had been promised for less than that."""
+    """Looks at the brokers now and then and at each new event once. ``excused``: values that were
+    on no disk in a power failure, where brokers answer without the flush."""
 
     flush: bool
     topic: str
@@ -34,9 +33,10 @@ class Invariants:
     """(group, partition) -> may run backwards once."""
     acknowledged: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """Value -> (partition, offset)."""
-    _sent: dict[tuple[str, int], tuple[str, ...]] = field(
-        default_factory=dict[tuple[str, int], tuple[str, ...]]
+    _sent: dict[tuple[str, int], tuple[int, tuple[str, ...]]] = field(
+        default_factory=dict[tuple[str, int], tuple[int, tuple[str, ...]]]
     )
+    """(producer, number) -> (partition, values)."""
     _values: dict[tuple[int, int, int], str] = field(
         default_factory=dict[tuple[int, int, int], str]
     )
@@ -58,9 +58,10 @@ class Invariants:
         facts = event.facts
         match event.what:
             case "sent":
-                self._sent[event.who, _int(facts[0])] = tuple(map(str, facts[2:]))
+                values = tuple(map(str, facts[2:]))
+                self._sent[event.who, _int(facts[0])] = _int(facts[1]), values
             case "acknowledged":
-                values = self._sent[event.who, _int(facts[0])]
+                _, values = self._sent[event.who, _int(facts[0])]
                 partition, base = _int(facts[1]), _int(facts[2])
                 for at, value in enumerate(values):
                     self.acknowledged[value] = (partition, base + at if base >= 0 else -1)
@@ -86,9 +87,10 @@ class Invariants:
         if self.flush:
             return
         kept = {value for log in logs_of(host, self.topic).values() for value in values_in(log)}
-        for value, (partition, _) in self.acknowledged.items():
-            if partition in partitions and value not in kept:
-                self.excused.add(value)
+        # What was sent, not only what is acknowledged: an answer may still be on its way.
+        for partition, values in self._sent.values():
+            if partition in partitions:
+                self.excused.update(value for value in values if value not in kept)
         self.excused_commits.update(commits)
 
     # -- by name --------------------------------------------------------------------------------
