@@ -134,12 +134,19 @@ def _shortened_wrongly(schema: Schema) -> bool:
     )
 
 
+def _is_taken_for_another(schema: Schema) -> bool:
+    """Java takes the name of a record that it still reads for that of a known type without
+    namespace: of ``n.R``, which holds an ``R``, it compares the other ``R``."""
+    return any(name.space and Name("", name.simple) in schema.known for name in schema.names)
+
+
 def _reads(reader: Schema, writer: Schema, verdict: str, case: Case) -> str:
     found = incompatibilities(reader, writer)
     if verdict.startswith("ERROR") and not found:
         # Java may meet an ambiguous field in a branch of a union that is not the one that fits.
         assert "matches multiple fields" in verdict
-        assert "[" in resolved_text(reader).replace('"fields":[', ""), (verdict, case)
+        in_a_branch = "[" in resolved_text(reader).replace('"fields":[', "")
+        assert in_a_branch or _is_taken_for_another(reader), (verdict, case)
         return "known difference"
     assert (not found) == (verdict == "COMPATIBLE"), (found, verdict, case)
     return "does not read" if found else "reads"
