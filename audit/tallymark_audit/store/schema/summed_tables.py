@@ -43,7 +43,6 @@ verdict_sums = Table(
     big("start"),
     *_summed(),
     PrimaryKeyConstraint("edge", "topic", "span", "start"),
-    Index("verdict_sums_by_start", "span", "start"),
 )
 """The effective verdicts of the windows that begin within ``span`` (ten minutes or an hour, ms)
 from ``start`` on."""
