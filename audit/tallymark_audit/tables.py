@@ -16,7 +16,7 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.repeats import sequences_of
 from tallymark_audit.model.time_format import percent, utc
 from tallymark_audit.store.reading.queries import TopicSummary
-from tallymark_audit.store.reading.window_evidence import Evidence
+from tallymark_audit.store.reading.window_evidence import Evidence, shown_evidence
 from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.shown import shown_verdict
 
@@ -93,6 +93,7 @@ def _pending(cell: Row) -> str:
 
 def evidence_tables(found: Evidence) -> Iterator[Table]:
     """The verdicts with their cells, how it was at its worst, both sides, and what happened."""
+    found = shown_evidence(found)
     for row in found.verdicts:
         yield verdict_table([row])
         if row["cells"]:

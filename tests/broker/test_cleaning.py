@@ -20,7 +20,7 @@ from tallymark.log import Log, LogConfig, OsFiles
 from tallymark.log.compaction.checkpoint import read_clean_points
 from tallymark.log.compaction.job import dirt_of, task_of
 from tallymark.log.compaction.swap import swap
-from tallymark.log.compaction.task import Cleaned, CompactionTask, Paused, Summary
+from tallymark.log.compaction.task import CompactionTask, Paused, Summary
 from tallymark.log.disk.partition_folder import LogKey as Folder
 from tallymark.protocol.messages import (
     IncrementalAlterConfigsRequest,
@@ -247,7 +247,7 @@ def test_a_killed_worker_is_replaced_by_another(tmp_path: Path) -> None:
     worker = ProcessWorker()
     try:
         task = task_of(log, dirt_of(log, -1, 0), 0, 1 << 20)
-        assert isinstance(worker.begin(task), Cleaned)
+        assert not isinstance(worker.begin(task), Summary)
         first = worker.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
@@ -255,10 +255,9 @@ def test_a_killed_worker_is_replaced_by_another(tmp_path: Path) -> None:
             worker.next(log.directory)
         step = worker.begin(task)
         assert worker.pid not in (None, first)
-        while isinstance(step, Cleaned):
-            assert swap(log, step)
+        while not isinstance(step, Summary):  # on a busy machine a turn may end before a segment
+            assert isinstance(step, Paused) or swap(log, step)
             step = worker.next(log.directory)
-        assert isinstance(step, Summary)
         assert step.removed > 150
     finally:
         worker.close()

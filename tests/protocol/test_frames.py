@@ -240,6 +240,7 @@ def test_flexible_versions_of_each_api() -> None:
         ApiKey.DESCRIBE_PRODUCERS: 0,
         ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
         ApiKey.ELECT_LEADERS: 2,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
         ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
         ApiKey.UPDATE_FEATURES: 0,
         ApiKey.LIST_CONFIG_RESOURCES: 0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 import time
@@ -95,6 +96,17 @@ def test_threads_and_real_waiting_are_refused(leave: Callable[[], Any]) -> None:
             leave()
 
     Bench().run(main())
+
+
+def test_garbage_of_before_is_not_collected_in_the_simulation() -> None:
+    """In a worker where Spark had run, the collector of garbage finalized one of its sockets in the
+    middle of a simulation. That finalizer sleeps, so the simulation was refused."""
+
+    async def main() -> bool:
+        return gc.isenabled()
+
+    assert not Bench().run(main())
+    assert gc.isenabled()
 
 
 def test_random_bytes_are_the_seeds() -> None:

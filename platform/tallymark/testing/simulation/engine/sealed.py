@@ -3,6 +3,7 @@ or is drawn from the seed."""
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import threading
@@ -22,8 +23,9 @@ class LeftSimulationError(RuntimeError):
 @contextmanager
 def sealed(jobs: Jobs) -> Iterator[None]:
     """While this holds, in this process of the operating system: ``Thread.start`` and
-    ``time.sleep`` raise, ``threading.Lock`` in simulated processes is one of jobs, and random bytes
-    (UUIDs, secrets) come from the seed."""
+    ``time.sleep`` raise, ``threading.Lock`` in simulated processes is one of jobs, random bytes
+    (UUIDs, secrets) come from the seed, and cyclic garbage is not collected: the finalizers of
+    objects from before the simulation may sleep, and would run in the middle of it."""
     bytes_of = jobs.loop.chances.of("random bytes").randbytes
     real_lock = threading.Lock
 
@@ -46,8 +48,12 @@ def sealed(jobs: Jobs) -> Iterator[None]:
     before = [getattr(where, name) for where, name, _ in replaced]
     for where, name, new in replaced:
         setattr(where, name, new)
+    collects = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
+        if collects:
+            gc.enable()
         for (where, name, _), old in zip(replaced, before, strict=True):
             setattr(where, name, old)
