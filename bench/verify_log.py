@@ -24,7 +24,7 @@ from support.measure import machine, table
 
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.log import OsFiles
-from tallymark.log.disk.start_offsets import StartOffsets
+from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.verify.verify import Surroundings, verify_log
 from tallymark.protocol.records.batch import encode_batch, place_batch
 from tallymark.protocol.records.check import COMPILED

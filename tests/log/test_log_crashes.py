@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig
+from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.disk.partition_folder import LogKey
-from tallymark.log.disk.start_offsets import StartOffsets
 from tallymark.log.verify.verify import Surroundings, verify_log
 from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.testing.memory_files import MemoryFiles

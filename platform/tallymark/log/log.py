@@ -25,8 +25,8 @@ from tallymark.log.config import LogConfig
 from tallymark.log.cutting import CuttableLog
 from tallymark.log.disk.files import Data, Files
 from tallymark.log.disk.health import DiskHealth, guarded
+from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.disk.partition_folder import key_of
-from tallymark.log.disk.start_offsets import StartOffsets
 from tallymark.log.loading.log_loader import LoadedLog, load_log
 from tallymark.log.results import AppendInfo, Copied, LogSlice
 from tallymark.log.segments.offset_index import MAX_RELATIVE

@@ -21,6 +21,7 @@ from tallymark.log.disk.data_dir import DataDir
 from tallymark.log.disk.deleted_folders import DeletedFolders
 from tallymark.log.disk.files import Files, noticing_no_room
 from tallymark.log.disk.health import guarded
+from tallymark.log.disk.high_watermarks import KnownHighWatermarks
 from tallymark.log.disk.partition_folder import LogKey, read_topic_id, write_topic_id
 from tallymark.log.disk.shared_writes import SharedWrites
 from tallymark.log.log import Log
@@ -34,7 +35,7 @@ ConfigOf = Callable[[str], LogConfig]
 
 class LogManager:
     """See the module. Made by :meth:`open`. ``cluster_id`` is the one in the directories, None
-    while they are new (see :meth:`adopt`)."""
+    while they are new (see :meth:`adopt`); ``high_watermarks`` are the partitions'."""
 
     def __init__(self, files: Files, config_of: ConfigOf, broker_id: int) -> None:
         self.cluster_id: str | None = None
@@ -49,6 +50,7 @@ class LogManager:
         self._damaged: dict[LogKey, str] = {}
         self._checkpoints: dict[DataDir, SharedWrites] = {}
         self._deleted = DeletedFolders(self._files)
+        self.high_watermarks = KnownHighWatermarks(self._dirs, self._homes)
 
     @classmethod
     def open(
@@ -125,6 +127,9 @@ class LogManager:
             if topic_id is not None:
                 self._topic_ids[key] = topic_id
             progress.step()
+        logs = {key: self._logs.get(key) for key in found}
+        ends = {key: each.end_offset if each else None for key, each in logs.items()}
+        self.high_watermarks.settle(home, ends)
 
     def _open_log(self, home: DataDir, key: LogKey, clean: bool, point: int, now_ms: int) -> None:
         self._logs[key] = Log.open(
@@ -180,8 +185,7 @@ class LogManager:
         logs: dict[DataDir, list[LogInfo]] = {home: [] for home in self._dirs}
         for key, each in tuple(self._logs.items()):
             if (home := self._homes.get(key)) is not None:
-                info = LogInfo(key, each.size, each.start_offset, each.end_offset)
-                logs[home].append(info)
+                logs[home].append(LogInfo(key, each.size, each.start_offset, each.end_offset))
         found = [DirInfo(path, error, -1, -1, ()) for path, error in self._dead.items()]
         for home, infos in logs.items():
             error, space = home.health.error, (-1, -1)
@@ -229,7 +233,7 @@ class LogManager:
         home = min(homes, key=lambda each: each.population)
         with guarded(home.health, f"create {key}"):
             if home.remembers(key):
-                home.starts.drop(key)
+                home.forget(key)
                 self._checkpoints[home].now()
             with noticing_no_room():
                 self._files.make_dirs(f"{home.path}/{key}")
@@ -240,8 +244,7 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> None:
         """:meth:`delete_all` of one, and :meth:`remove_deleted`. Raises KAFKA_STORAGE_ERROR where
         its disk fails."""
-        failed = self.delete_all([LogKey(topic, partition)])
-        for error in failed.values():
+        for error in self.delete_all([LogKey(topic, partition)]).values():
             raise error
         self.remove_deleted()
 
@@ -259,6 +262,7 @@ class LogManager:
                 home.population -= 1
                 self._topic_ids.pop(key, None)
                 found.abandon()
+                home.high_watermarks.drop(key)
                 doomed.setdefault(home, {})[key] = found.directory
         failed: dict[LogKey, KafkaError] = {}
         for home, folders in doomed.items():
@@ -281,8 +285,8 @@ class LogManager:
     # --- housekeeping
 
     def checkpoint(self) -> None:
-        """Write recovery points and start offsets, so that the next start verifies less. Any thread
-        may call it."""
+        """Write recovery points and start offsets, so that the next start verifies less, and high
+        watermarks. Any thread may call it."""
         for home in self._online():
             with suppress(KafkaError), guarded(home.health, f"checkpoint {home.path}"):
                 self._checkpoints[home].now()
@@ -320,13 +324,10 @@ class LogManager:
         return sum(each.release_files() for each in tuple(self._logs.values()))
 
     def _write_checkpoint(self, home: DataDir) -> None:
-        points = {
-            key: each.recovery_point
-            for key, each in tuple(self._logs.items())
-            if self._homes.get(key) is home
-        }
+        logs = tuple(self._logs.items())
+        points = {key: each.recovery_point for key, each in logs if self._homes.get(key) is home}
         home.write_recovery_points(points)
-        home.starts.save()
+        home.save_offsets()
 
     def _online(self) -> list[DataDir]:
         return [home for home in self._dirs if home.health.error is None]

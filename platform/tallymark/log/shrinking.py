@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 
 from tallymark.log.disk.files import Files
 from tallymark.log.disk.health import guarded
+from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.disk.partition_folder import LogKey
-from tallymark.log.disk.start_offsets import StartOffsets
 from tallymark.log.leader_epochs import LeaderEpochs
 from tallymark.log.producers.snapshot import ProducerSnapshots
 from tallymark.log.producers.state import ProducerStates

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tallymark.log import FlushJob, Log, LogConfig
+from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.disk.partition_folder import LogKey
-from tallymark.log.disk.start_offsets import StartOffsets
 from tallymark.log.upkeep.deletion import DeletionJob
 from tallymark.log.verify.verify import Surroundings, verify_log
 from tallymark.protocol.records.batch import (

@@ -17,8 +17,8 @@ from hostile_batches import bomb
 from tallymark.cli.admin.verify_log import command
 from tallymark.errors import UserError
 from tallymark.log import Log, LogConfig, LogManager, OsFiles
+from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.disk.partition_folder import LogKey
-from tallymark.log.disk.start_offsets import StartOffsets
 from tallymark.log.progress import Progress
 from tallymark.log.verify.verify import LogReport, Surroundings, verify_log
 from tallymark.protocol.records.batch import encode_batch, place_batch

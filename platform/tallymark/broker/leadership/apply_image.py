@@ -96,6 +96,7 @@ class Leadership:
                 ):
                     continue
                 self._partitions.remove(partition, deleted=partition.topic_id in gone)
+                self._manager.high_watermarks.note(name, index, partition.high_watermark)
                 self._group_shards.give_up(partition)
                 if partition.topic_id in gone:
                     # At once, so that a fetch woken by this gets the error of a deleted topic.

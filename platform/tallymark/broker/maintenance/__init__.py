@@ -1,4 +1,4 @@
-"""Background work of a broker: retention, flushing and compaction.
+"""Background work of a broker: retention, flushing, checkpoints and compaction.
 
 Read :mod:`.housekeeping` first. Then compaction: :mod:`.cleaner` chooses a log,
 :mod:`.cleaner_turns` divides time and memory, :mod:`.cleaner_process` does the work and

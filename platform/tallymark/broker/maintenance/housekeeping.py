@@ -1,5 +1,5 @@
-"""Background work: flushes, recovery points, retention, and log lines about failed disks. Threads
-wait for the disk, so the event loop continues to serve."""
+"""Background work: flushes, recovery points, high watermarks, retention, and log lines about failed
+disks. Threads wait for the disk, so the event loop continues to serve."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _FLUSHES: Final = 4
 """Partitions flushed at a time: a disk does several syncs as fast as one."""
 _TURN: Final = 500
-"""Partitions checked before the event loop gets its turn."""
+"""Partitions looked at before the event loop gets its turn."""
 
 
 class Housekeeper:
@@ -59,18 +59,21 @@ class Housekeeper:
     def start(self) -> None:
         """Begin."""
         flushers = [self._flush() for _ in range(_FLUSHES)]
-        for work in (*flushers, self._look_over(), self._checkpoint(), self._retain()):
+        others = self._look_over(), self._checkpoint(), self._save_watermarks(), self._retain()
+        for work in (*flushers, *others):
             task = asyncio.create_task(work)
             task.add_done_callback(_ended)
             self._tasks.append(task)
 
     async def stop(self) -> None:
-        """End; waits for disk work that is under way."""
+        """End; waits for disk work that is under way. The logs are closed after this, which writes
+        the high watermarks of now."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self._flushing.shutdown)
         await asyncio.to_thread(self._upkeep.shutdown)
+        await self._note_watermarks()
 
     # --- flushes
 
@@ -147,6 +150,25 @@ class Housekeeper:
         while True:
             await asyncio.sleep(self._settings.log_flush_offset_checkpoint_interval_ms / 1000)
             await asyncio.to_thread(self._manager.checkpoint)
+
+    # --- high watermarks
+
+    async def _save_watermarks(self) -> None:
+        """Write ``replication-offset-checkpoint`` where a high watermark has moved."""
+        loop = asyncio.get_running_loop()
+        while True:
+            pause = self._settings.replica_high_watermark_checkpoint_interval_ms
+            await asyncio.sleep(pause / 1000)
+            await self._note_watermarks()
+            await loop.run_in_executor(self._upkeep, self._manager.high_watermarks.save)
+
+    async def _note_watermarks(self) -> None:
+        for number, each in enumerate(self._partitions, 1):
+            # One that went in another's turn may have a successor of the same name by now.
+            if self._partitions.get(each.topic, each.index) is each:
+                self._manager.high_watermarks.note(each.topic, each.index, each.high_watermark)
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
 
     # --- retention
 

@@ -113,10 +113,26 @@ class Partition:
         watermark."""
         return self.high_watermark
 
+    def begin_replicated(self, known: int) -> None:
+        """The partition has several replicas: the high watermark begins at ``known``, that of the
+        checkpoint, or where the log begins or ends if that is nearer. Call it before anybody reads;
+        :meth:`commit` moves it on."""
+        self._committed = self._within_log(known)
+
+    def lower(self, offset: int) -> None:
+        """The log is to be cut at ``offset``, or was: the high watermark is not above it. One that
+        is too low costs a wait, one that is too high shows records that may go. No effect with one
+        replica."""
+        if self._committed is not None:
+            self._committed = self._within_log(min(self._committed, offset))
+
+    def _within_log(self, offset: int) -> int:
+        return max(self.log.start_offset, min(offset, self.log.end_offset))
+
     def commit(self, offset: int) -> None:
         """The replicas have all records below ``offset``: consumers may read them. From the first
-        call on this is the high watermark; it never falls, since one object is one leader epoch,
-        and never passes the end of the log."""
+        call on this is the high watermark; it never falls, since one object is one leader epoch
+        (but see :meth:`lower`), and never passes the end of the log."""
         before = self._committed
         self._committed = after = min(max(offset, before or 0), self.log.end_offset)
         if after != before:

@@ -303,6 +303,9 @@ class BrokerSettings(BaseModel):
     """How often it is noted up to where partitions are flushed; a start after a crash verifies
     what lies behind that."""
 
+    replica_high_watermark_checkpoint_interval_ms: Positive = 5_000
+    """How often the high watermarks of partitions are written to the data directories."""
+
     log_retention_ms: Limit = WEEK_MS
     """A segment whose newest record is older is deleted (topic: ``retention.ms``)."""
 

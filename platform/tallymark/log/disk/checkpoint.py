@@ -7,20 +7,25 @@
     orders 0 4711          one entry a line, fields separated by a space
     orders 1 12
 
-``recovery-point-offset-checkpoint`` has the fields topic, partition, offset;
-``leader-epoch-checkpoint`` epoch, start offset. There is no checksum: a file is written beside its
-place, synced and renamed, so a reader never sees half of it. A file that does not parse counts as
-absent, and its reader works without it (everything is verified, epochs are read from the batches).
+The checkpoints of a data directory have the fields topic, partition, offset;
+``leader-epoch-checkpoint`` has epoch, start offset. There is no checksum: a file is written beside
+its place, synced and renamed, so a reader never sees half of it. A file that does not parse counts
+as absent, and its reader works without it (everything is verified, epochs are read from the
+batches).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import Final
 
 from tallymark.log.disk.files import Files, write_file
 
 log = logging.getLogger(__name__)
+
+_DIGITS: Final = 19
+"""Of an int64. Python refuses to read a number of some thousand."""
 
 
 def write_checkpoint(files: Files, path: str, entries: Iterable[tuple[object, ...]]) -> None:
@@ -55,4 +60,5 @@ def _parse(text: str, fields: int) -> list[tuple[str, ...]]:
 
 
 def _is_number(text: str) -> bool:
-    return text.removeprefix("-").isascii() and text.removeprefix("-").isdigit()
+    digits = text.removeprefix("-")
+    return len(digits) <= _DIGITS and digits.isascii() and digits.isdigit()

@@ -7,6 +7,7 @@
     .kafka_cleanshutdown                there while stopped cleanly; without it logs are verified
     recovery-point-offset-checkpoint    topic, partition, offset: everything below is on the disk
     log-start-offset-checkpoint         topic, partition, offset: everything below was deleted
+    replication-offset-checkpoint       topic, partition, offset: all replicas have what is below
     orders-0/ ...                       the logs
 """
 
@@ -22,8 +23,8 @@ from tallymark.errors import UserError
 from tallymark.log.disk.checkpoint import read_checkpoint, write_checkpoint
 from tallymark.log.disk.files import Files, Lock, LockHeldError, write_file
 from tallymark.log.disk.health import DiskHealth
+from tallymark.log.disk.kept_offsets import HighWatermarks, StartOffsets
 from tallymark.log.disk.partition_folder import DELETED, LogKey, parse_folder, remove_folder
-from tallymark.log.disk.start_offsets import StartOffsets
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +35,14 @@ _RECOVERY: Final = "recovery-point-offset-checkpoint"
 
 
 class DataDir:
-    """A locked data directory. ``starts`` are the start offsets of its logs, ``population`` is how
-    many logs there are."""
+    """A locked data directory. ``starts`` are the start offsets of its logs, ``high_watermarks``
+    those of its partitions, ``population`` is how many logs there are."""
 
     def __init__(self, files: Files, path: str, lock: Lock) -> None:
         self.path = path
         self.health = DiskHealth(path)
         self.starts = StartOffsets(files, path)
+        self.high_watermarks = HighWatermarks(files, path)
         self.population = 0
         self._noted: set[LogKey] = set()
         self._files = files
@@ -131,7 +133,18 @@ class DataDir:
     def remembers(self, key: LogKey) -> bool:
         """Whether the checkpoints have an entry of a log. An entry of an earlier log of that name
         would be wrong."""
-        return key in self._noted or self.starts.get(key) > 0
+        kept = (self.starts.get(key), self.high_watermarks.get(key))
+        return key in self._noted or any(offset != 0 for offset in kept)
+
+    def save_offsets(self) -> None:
+        """Write start offsets and high watermarks, durably, where they have changed."""
+        self.starts.save()
+        self.high_watermarks.save()
+
+    def forget(self, key: LogKey) -> None:
+        """Drop the entries of a log; :meth:`write_recovery_points` writes its own anew."""
+        self.starts.drop(key)
+        self.high_watermarks.drop(key)
 
     def _read_meta(self) -> dict[str, str]:
         path = f"{self.path}/{_META}"

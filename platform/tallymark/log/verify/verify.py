@@ -20,8 +20,8 @@ from tallymark.errors import CorruptRecordError
 from tallymark.log.compaction.checkpoint import read_clean_points
 from tallymark.log.disk.data_dir import clean_marker_of, recovery_points_of
 from tallymark.log.disk.files import Files
+from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.disk.partition_folder import LogKey, key_of
-from tallymark.log.disk.start_offsets import StartOffsets
 from tallymark.log.loading.recovery import batch_crc
 from tallymark.log.segments.scan import Window, header_at
 from tallymark.log.verify.chain import Chain
