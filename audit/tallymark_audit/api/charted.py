@@ -1,4 +1,4 @@
-"""Numbers of a period and courses over time, for charts: sums of verdicts, latencies, lateness."""
+"""Courses over time, for charts: sums of verdicts by bucket and by topic, latencies, lateness."""
 
 from __future__ import annotations
 
@@ -12,49 +12,35 @@ from sqlalchemy import Connection
 
 from tallymark.clock import now_ms
 from tallymark_audit.api import counted_fields, lists, params
-from tallymark_audit.api.fields import (
-    BALANCED,
-    Field,
-    Fields,
-    number,
-    row_schema,
-    rows_schema,
-    text,
-    time,
-)
+from tallymark_audit.api.fields import Fields, number, row_schema, rows_schema, text, time
 from tallymark_audit.api.lists import Listing, Page
-from tallymark_audit.api.problems import Answer, AuditRoute, Problem
-from tallymark_audit.api.state import AuditApi, api_of
+from tallymark_audit.api.periods import DAY, SUMS, period_of, sums_row
+from tallymark_audit.api.problems import Answer, AuditRoute
+from tallymark_audit.api.state import api_of
 from tallymark_audit.store.reading import latency as latencies
-from tallymark_audit.store.reading.pulse import pulse as pulse_of
+from tallymark_audit.store.reading.heat import HeatCell, heat
 from tallymark_audit.store.reading.series import buckets as buckets_of
-from tallymark_audit.store.reading.sums import Sums
-from tallymark_audit.store.reading.worst import TopicSums, worst
+from tallymark_audit.store.reading.worst import worst
 from tallymark_audit.store.schema.rows import Row
 
-DAY: Final = 86_400_000
-MOST_BUCKETS: Final = 2_000
-FEW: Final = 200
-"""Buckets of an answer that names no length."""
-LENGTHS: Final = (1, 5, 10, 30, 60, 180, 360, 720, 1_440, 10_080)
-"""Minutes of a bucket that are offered."""
+TOPICS_AT_ONCE: Final = 50
 router = APIRouter(route_class=AuditRoute, default_response_class=Answer)
-SUMS: Final[Fields] = {
-    **BALANCED,
-    "windows": number("Windows in all."),
-    "bad": number("Windows that are wrong or UNKNOWN, and not accepted."),
-    "accepted": number("Windows that are wrong or UNKNOWN, and were accepted."),
-    "states": Field("object", "How many windows are in each state."),
-}
 BUCKET: Final[Fields] = {"start": time("The start of the bucket,"), **SUMS}
 BUCKETS = Listing("buckets", BUCKET, {"start": int})
-TOPIC: Final[Fields] = {
+HEAT: Final[Fields] = {
     "topic": text("The topic."),
-    **SUMS,
-    "through": time("The earliest of its watermarks (-1: none),"),
-    "hops": Field("list", "The same of each edge by itself."),
+    "start": time("The start of the bucket,"),
+    "state": text("The worst state of its windows."),
+    "windows": number("Its windows."),
+    "missing": number("Messages that are lost."),
+    "duplicates": number("Copies beyond the first of each message."),
+    "unclaimed": number("Messages that are there without a claim."),
+    "bad": number("Windows that are wrong or UNKNOWN, and not accepted."),
+    "healed": number("Windows that were bad, and were repaired or accepted since."),
+    "edge": text("The edge of the worst bad window; empty: none is bad."),
+    "window": time("The start of that window (-1: none is bad),"),
 }
-TOPICS = Listing("topics", TOPIC, {"skip": int})
+HEAT_CELLS = Listing("heat", HEAT, {"skip": int, "start": int})
 LATENCY = Listing("latency", counted_fields.PERCENTILES, {})
 LATENESS = Listing("lateness", counted_fields.PERCENTILES, {})
 _PERIOD: Final[Fields] = {
@@ -79,65 +65,49 @@ def buckets(
     """The verdicts of the windows from ``from`` up to ``to`` (else: of the last day) summed up by
     buckets of time, the earliest first; buckets without a window are left out. Of all edges each
     message counts once: what was claimed at the first hop, what is missing where it was lost."""
-    start, end, length = _period(api_of(request), period, bucket)
+    start, end, length = period_of(api_of(request), period, bucket)
 
     def read(connection: Connection) -> list[Row]:
         found = buckets_of(connection, edge, topic, start, end, length)
-        return [{"start": one.start, **_sums(one.sums)} for one in found]
+        return [{"start": one.start, **sums_row(one.sums)} for one in found]
 
     return _series(request, BUCKETS, read, (start, end, length))
 
 
-@lists.register(
-    router,
-    "/pulse",
-    row_schema(
-        {
-            **SUMS,
-            "start": time("The period: from,"),
-            "end": time("And up to, excluded,"),
-            "through": time("The earliest watermark (-1: none),"),
-            "through_edge": text("The edge that has this watermark."),
-            "through_topic": text("The topic that has it."),
-            "topics": number("How many topics there are."),
-            "hops": Field("object", "The same numbers of each edge by itself."),
-        }
-    ),
-    csv=False,
-)
-def pulse(request: Request, period: params.Windows, topic: params.TopicName = None) -> Response:
-    """The numbers of a period, of all topics or of one: each message counts once, claimed at the
-    first hop of its topic, and missing, duplicated or unclaimed at the hop where that happened."""
-    start, end = _within(period)
-    with api_of(request).store.read() as connection:
-        found = pulse_of(connection, start, end, topic)
-    rest = {
-        name: getattr(found, name)
-        for name in ("start", "end", "through", "through_edge", "through_topic", "topics")
-    }
-    hops = {edge: _sums(sums) for edge, sums in found.hops.items()}
-    return Answer({**_sums(found.sums), **rest, "hops": hops})
-
-
-@lists.route(router, "/topics", TOPICS)
-def topics(
+@lists.route(router, "/heat", HEAT_CELLS)
+def heat_cells(
     request: Request,
     asked: params.Paged,
     period: params.Windows,
     find: params.Find = "",
+    edge: params.EdgeName = None,
+    bucket: params.Bucket = None,
 ) -> Response:
-    """The topics, the worst of the period (else: of the last day) first, then the others by name.
-    The order may change from page to page."""
-    start, end = _within(period)
+    """The cells of the heatmap: the topics, the worst of the period (else: of the last day) first,
+    by buckets of time, the earliest first. A bucket without a window is left out. The order may
+    change from page to page."""
+    start, end, length = period_of(api_of(request), period, bucket)
 
     def read(connection: Connection, after: Any, most: int) -> Page:
-        skip = min(max(0, after[0]), params.MOST_SKIPPED) if after else 0
-        found = worst(connection, start, end, most, skip, find)
-        rows = [_topic(one) for one in found.rows]
-        more = skip + len(rows)
-        return Page(rows, [more] if rows and more < found.topics else None)
+        skip, behind = after or (0, -1)
+        skip = min(max(0, skip), params.MOST_SKIPPED)
+        found = worst(connection, start, end, TOPICS_AT_ONCE, skip, find)
+        names = [one.topic for one in found.rows]
+        cells = heat(connection, names, start, end, length, edge)
+        rows: list[Row] = []
+        for place, name in enumerate(names, skip):
+            for cell in cells[name]:
+                if place == skip and cell.start <= behind:
+                    continue
+                if len(rows) == most:
+                    return Page(rows, [place, behind])
+                rows.append(_heat_row(name, cell))
+                behind = cell.start
+            behind = -1
+        more = skip + len(names)
+        return Page(rows, [more, -1] if names and more < found.topics else None)
 
-    return lists.answer_page(request, TOPICS, read, asked)
+    return lists.answer_page(request, HEAT_CELLS, read, asked)
 
 
 @lists.register(router, "/latency", _schema(LATENCY))
@@ -152,7 +122,7 @@ def latency(
     were counted: percentiles of merged sketches, right to 2 %. Of one topic (as that cluster calls
     it) whole hours are known, of all together ten minutes."""
     api = api_of(request)
-    start, end, length = _period(api, period, bucket, 60 if topic is not None else 10)
+    start, end, length = period_of(api, period, bucket, 60 if topic is not None else 10)
     names = [one.name for one in api.deployment.clusters] if cluster is None else [cluster]
 
     def read(connection: Connection) -> list[Row]:
@@ -198,41 +168,18 @@ def _series(
     return lists.varying(Answer(body))
 
 
-def _within(period: params.Period) -> tuple[int, int]:
-    """The period that was asked for; without an end up to now, without a start the day before."""
-    end = now_ms() if period.end is None else period.end
-    start = max(0, end - DAY) if period.start is None else period.start
-    if start >= end:
-        raise Problem(422, "to has to be after from", "mend the period")
-    return start, end
-
-
-def _period(
-    api: AuditApi, period: params.Period, bucket: int | None, least_minutes: int = 0
-) -> tuple[int, int, int]:
-    """The period and the length of a bucket (ms)."""
-    start, end = _within(period)
-    least = max(api.deployment.audit.window_ms, least_minutes * 60_000)
-    if bucket is None:
-        offered = [least, *(minutes * 60_000 for minutes in LENGTHS)]
-        fitting = [one for one in offered if one >= least and (end - start) / one <= FEW]
-        bucket = min(fitting, default=max(least, -(-(end - start) // FEW)))
-    if (end - start) / bucket > MOST_BUCKETS:
-        raise Problem(
-            422,
-            f"the period has more than {MOST_BUCKETS:,} buckets of {bucket} ms",
-            "give a longer bucket or a shorter period",
-        )
-    return start, end, bucket
-
-
-def _topic(one: TopicSums) -> Row:
-    hops = [
-        {"edge": hop.edge, "through": hop.through, "horizon": hop.horizon, **_sums(hop.sums)}
-        for hop in one.hops
-    ]
-    return {"topic": one.topic, **_sums(one.sums), "through": one.through, "hops": hops}
-
-
-def _sums(sums: Sums) -> Row:
-    return {**asdict(sums), "states": dict(sums.states), "windows": sums.windows}
+def _heat_row(topic: str, cell: HeatCell) -> Row:
+    sums = cell.sums
+    return {
+        "topic": topic,
+        "start": cell.start,
+        "state": cell.state,
+        "windows": sum(sums.states.values()),
+        "missing": sums.missing,
+        "duplicates": sums.duplicates,
+        "unclaimed": sums.unclaimed,
+        "bad": sums.bad,
+        "healed": cell.healed,
+        "edge": cell.edge,
+        "window": cell.window,
+    }

@@ -7,7 +7,9 @@ What is beyond :data:`MOST_LINES` is left out, and a last line that begins with 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -19,7 +21,6 @@ from tallymark_audit.api import csv_text, params
 from tallymark_audit.api.fields import Fields, rows_schema
 from tallymark_audit.api.problems import PROBLEMS, Answer
 from tallymark_audit.api.state import api_of
-from tallymark_audit.store import Store
 from tallymark_audit.store.schema.rows import Row
 
 ROWS: Final = 100
@@ -49,17 +50,23 @@ class Listing:
     fields: Fields
     key: Mapping[str, type]
 
+    def key_of(self, row: Row) -> tuple[Any, ...]:
+        """What a cursor holds of a row."""
+        return tuple(row[name] for name in self.key)
+
     def page(self, rows: list[Row], limit: int) -> Page:
         """Rows in the order of the key, ``limit`` of them at most; where there are as many, there
         may be more."""
         more = limit and len(rows) >= limit
-        return Page(rows, [rows[-1][name] for name in self.key] if more else None)
+        return Page(rows, self.key_of(rows[-1]) if more else None)
 
 
 Read = Callable[[Connection, Any, int], Page]
 """Reads the page behind a key (None: the first), with a limit."""
 Rows = Callable[[Connection, Any, int], list[Row]]
 """Reads so many rows at most behind a key (a tuple; None: from the first row on), in its order."""
+Source = Callable[[], AbstractContextManager[Any]]
+"""Opens what a page is read from."""
 
 
 def route(
@@ -114,6 +121,19 @@ def answer(
     return answer_page(request, listing, read, asked, beside, limit)
 
 
+def answer_rows(
+    request: Request, listing: Listing, rows: Sequence[Row], asked: params.Asked
+) -> Response:
+    """The same for rows that are in memory: the store is not read."""
+    ordered = sorted(rows, key=listing.key_of)
+
+    def read(_: Any, after: Key | None, most: int) -> Page:
+        begin = bisect_right(ordered, tuple(after), key=listing.key_of) if after else 0
+        return listing.page(ordered[begin : begin + most], most)
+
+    return answer_page(request, listing, read, asked, source=nullcontext)
+
+
 def answer_page(
     request: Request,
     listing: Listing,
@@ -121,12 +141,15 @@ def answer_page(
     asked: params.Asked,
     beside: Callable[[Connection], Mapping[str, Any]] = lambda _: {},
     limit: int = ROWS,
+    source: Source | None = None,
 ) -> Response:
-    """The same for a list that says itself where its next page begins."""
+    """The same for a list that says itself where its next page begins. ``source``: what it is read
+    from, else the store."""
     after = params.key_of(asked.cursor, *listing.key.values())
+    opened = source or api_of(request).store.read
     if wants_csv(request):
-        return as_csv(request, listing, read, after, asked.limit)
-    with api_of(request).store.read() as connection:
+        return as_csv(request, listing, read, after, asked.limit, opened)
+    with opened() as connection:
         page = read(connection, after, asked.limit or limit)
         extra = beside(connection)
     more = params.cursor_of(list(page.after)) if page.after is not None else None
@@ -134,13 +157,18 @@ def answer_page(
 
 
 def as_csv(
-    request: Request, listing: Listing, read: Read, after: Key | None, limit: int | None
+    request: Request,
+    listing: Listing,
+    read: Read,
+    after: Key | None,
+    limit: int | None,
+    source: Source | None = None,
 ) -> Response:
     """All rows from there on, or ``limit`` of them: then the header ``Link`` names the next page.
     Whatever is one page is sent at once, with a tag."""
-    store = api_of(request).store
+    opened = source or api_of(request).store.read
     most = limit or MOST_LINES
-    with store.read() as connection:
+    with opened() as connection:
         first = read(connection, after, min(AT_ONCE, most))
     headers = {"Content-Disposition": f'attachment; filename="tallymark-{listing.name}.csv"'}
     kind = f"{CSV}; charset=utf-8"
@@ -149,7 +177,7 @@ def as_csv(
         headers["Link"] = f'<?{following(request, first.after)}>; rel="next"'
     if first.after is None or limit:
         return varying(Response(start, headers=headers, media_type=kind))
-    rest = _rest(store, listing, read, first, most)
+    rest = _rest(opened, listing, read, first, most)
     return varying(StreamingResponse(_chain(start, rest), headers=headers, media_type=kind))
 
 
@@ -177,10 +205,10 @@ def _chain(start: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def _rest(store: Store, listing: Listing, read: Read, page: Page, most: int) -> Iterator[bytes]:
+def _rest(opened: Source, listing: Listing, read: Read, page: Page, most: int) -> Iterator[bytes]:
     count = len(page.rows)
     while page.after is not None and count < most:
-        with store.read() as connection:
+        with opened() as connection:
             page = read(connection, page.after, min(AT_ONCE, most - count))
         count += len(page.rows)
         yield csv_text.lines(listing.fields, page.rows)

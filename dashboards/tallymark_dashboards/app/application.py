@@ -19,7 +19,7 @@ from tallymark_dashboards.access.form_tokens import FormTokens
 from tallymark_dashboards.actions import decide, repair
 from tallymark_dashboards.actions.desk import RepairDesk
 from tallymark_dashboards.actions.forms import Actions
-from tallymark_dashboards.app import health, page_routes, static_routes
+from tallymark_dashboards.app import cluster_tables, health, page_routes, static_routes
 from tallymark_dashboards.app.error_pages import handle_errors
 from tallymark_dashboards.app.middleware import Headers, PathPrefix
 from tallymark_dashboards.app.own_metrics import Measured, OwnMetrics
@@ -70,6 +70,7 @@ def create_app(
     app.include_router(static_routes.router)
     app.include_router(health.router)
     app.include_router(audit_router, prefix=PREFIX)
+    app.include_router(cluster_tables.router)
     app.include_router(page_routes.router())
     app.include_router(decide.router())
     app.include_router(repair.router())

@@ -13,6 +13,7 @@ from tallymark_audit.store.reading.alarms.backlogs import HopFacts, hop_facts
 from tallymark_dashboards.frame.ask import Ask
 from tallymark_dashboards.frame.page import Page
 from tallymark_dashboards.frame.registry import page
+from tallymark_dashboards.snapshots.cluster_counts import BadPartition, ClusterCounts, counts_of
 from tallymark_dashboards.snapshots.shapes import ClusterState
 from tallymark_dashboards.view.clusters.stale import stale_parts
 from tallymark_dashboards.view.clusters.topology import Arrow, Node, drawing
@@ -24,27 +25,11 @@ BAD_PARTITIONS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class BadPartition:
-    """A partition without a leader, or with a replica that is not in sync."""
-
-    topic: str
-    partition: int
-    leaderless: bool
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """A cluster with its counts; None where they are not known. ``leads``: partitions by broker."""
+    """A cluster with its counts; ``bad``: the first of its partitions in danger."""
 
     state: ClusterState
-    topics: int | None
-    partitions: int | None
-    leaderless: int | None
-    under_replicated: int | None
-    groups: int | None
-    leads: dict[int, int]
+    counts: ClusterCounts
     bad: tuple[BadPartition, ...]
     tone: Tone
     away: bool
@@ -80,7 +65,7 @@ def clusters(ask: Ask) -> Page:
             state.name, [("brokers", state.brokers), ("topics", state.topics)], ask.now
         )
     ]
-    without = sum(one.leaderless or 0 for one in rows)
+    without = sum(one.counts.leaderless or 0 for one in rows)
     lost = sum(one.tone == "bad" for one in hops)
     tone: Tone = "bad" if without or lost else "warn" if stale else ""
     values = {
@@ -96,37 +81,11 @@ def clusters(ask: Ask) -> Page:
 
 
 def _cluster(state: ClusterState) -> ClusterRow:
-    brokers = state.brokers.value
-    leads = {one.id: 0 for one in brokers.brokers} if brokers else {}
-    bad: list[BadPartition] = []
-    partitions = leaderless = under = 0
-    for topic in state.topics.value.values():
-        for one in topic.partitions:
-            partitions += 1
-            leaderless += one.leaderless
-            under += one.under_replicated
-            if one.leader >= 0:
-                leads[one.leader] = leads.get(one.leader, 0) + 1
-            if one.leaderless or one.under_replicated:
-                bad.append(
-                    BadPartition(topic.name, one.partition, one.leaderless, one.replicas, one.isr)
-                )
-    bad.sort(key=lambda one: (not one.leaderless, one.topic, one.partition))
-    known = bool(state.topics.at)
+    counts = counts_of(state)
     away = bool(state.brokers.error)
-    tone: Tone = "bad" if leaderless else "warn" if under or away or not known else ""
-    return ClusterRow(
-        state,
-        len(state.topics.value) if known else None,
-        partitions if known else None,
-        leaderless if known else None,
-        under if known else None,
-        len(state.all_groups) if state.groups.at or state.zookeeper.at else None,
-        leads,
-        tuple(bad[:BAD_PARTITIONS]),
-        tone,
-        away,
-    )
+    unsure = away or counts.topics is None
+    tone: Tone = "bad" if counts.leaderless else "warn" if counts.under_replicated or unsure else ""
+    return ClusterRow(state, counts, counts.bad[:BAD_PARTITIONS], tone, away)
 
 
 def _edge(edge: Edge, facts: HopFacts) -> EdgeRow:
@@ -166,10 +125,10 @@ def _nodes(rows: Sequence[ClusterRow], drawn: Sequence[EdgeRow], lake: str) -> l
         many = len(brokers.brokers) if brokers else 0
         if row.away:
             text, symbol = "away", "!"
-        elif row.leaderless:
-            text, symbol = f"{row.leaderless:,} without a leader", "✗"
-        elif row.under_replicated:
-            text, symbol = f"{row.under_replicated:,} under-replicated", "!"
+        elif row.counts.leaderless:
+            text, symbol = f"{row.counts.leaderless:,} without a leader", "✗"
+        elif row.counts.under_replicated:
+            text, symbol = f"{row.counts.under_replicated:,} under-replicated", "!"
         elif brokers is None:
             text, symbol = "not read yet", "?"
         else:

@@ -46,6 +46,7 @@ def heatmap(ask: Ask) -> Page:
         "rows": rows,
         "sums": {one.topic: one.sums for one in found.rows},
         "clock": clock,
+        "span": {"from_": clock.start, "to": clock.end, "bucket": clock.step},
         "heads": heads(clock, max(1, len(clock) // HEADS)),
         "cells": _cells,
         "find": find,

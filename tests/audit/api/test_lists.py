@@ -20,7 +20,8 @@ from tallymark_audit.store import open_store
 LISTS = (
     "overview", "verdicts", "reporters", "groups", "collectors", "progress", "incidents", "alerts",
     "log-events", "runs", "repairs", "decisions", "disagreements", "buckets", "topics", "latency",
-    "watermarks", "cells?cluster=dc1&topic=orders", "cells?cluster=dc1&topic=orders&tier=producer",
+    "edges", "heat", "heat?find=payments&bucket=1h", "watermarks",
+    "cells?cluster=dc1&topic=orders", "cells?cluster=dc1&topic=orders&tier=producer",
     "lateness?counter=dc1&topic=orders",
 )  # fmt: skip
 OTHERS = ("age", "pulse")
@@ -248,6 +249,39 @@ def test_buckets_are_as_long_as_asked(client: TestClient, prepared: Prepared) ->
     assert client.get(f"buckets?{day}&bucket=1ms").status_code == 422
     assert client.get("buckets?bucket=0").status_code == 422
     assert client.get("buckets?from=5&to=5").status_code == 422
+
+
+def test_a_page_of_the_heatmap_may_end_within_a_topic(client: TestClient) -> None:
+    whole = client.get("heat?bucket=1h&limit=1000").json()["heat"]
+    rows, cursor = list[dict[str, Any]](), ""
+    while True:
+        told = client.get(f"heat?bucket=1h&limit=7&cursor={cursor}").json()
+        rows += told["heat"]
+        cursor = told["next"]
+        if not cursor:
+            break
+        assert len(told["heat"]) == 7
+    assert rows == whole
+    assert len({(row["topic"], row["start"]) for row in rows}) == len(rows) > 50
+
+
+def test_cells_of_the_heatmap_add_up_to_the_sums_of_the_topics(client: TestClient) -> None:
+    cells = client.get("heat?from=12h&bucket=10m&limit=1000").json()["heat"]
+    for topic in client.get("topics?from=12h").json()["topics"]:
+        of_topic = [cell for cell in cells if cell["topic"] == topic["topic"]]
+        hops = topic["hops"]
+        for name in ("missing", "duplicates", "unclaimed", "bad", "windows"):
+            assert sum(cell[name] for cell in of_topic) == sum(hop[name] for hop in hops), name
+    assert all((cell["window"] >= 0) == bool(cell["edge"]) for cell in cells)
+    assert client.get("heat?from=12h&bucket=1ms").status_code == 422
+
+
+def test_the_edges_are_those_of_the_settings(client: TestClient, prepared: Prepared) -> None:
+    edges = {one["edge"]: one for one in client.get("edges?from=12h").json()["edges"]}
+    assert {"producer-to-dc1", "dc1-to-aggregate"} <= set(edges)
+    totals = client.get("pulse?from=12h").json()
+    assert sum(one["missing"] for one in edges.values()) >= totals["missing"] > 0
+    assert edges["dc1-to-aggregate"]["upstream"] == "dc1"
 
 
 def test_alerts_tell_of_a_pause(client: TestClient, prepared: Prepared) -> None:

@@ -1,0 +1,276 @@
+"""The tables of what is known of the clusters, as CSV and JSON: clusters, brokers, partitions in
+danger, consumer groups. Rows come from the snapshots in memory; neither the store nor a broker is
+asked. Forms, cursors and errors are those of the audit's API (:mod:`tallymark_audit.api.lists`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from tallymark_audit.api import lists, params
+from tallymark_audit.api.fields import Field, Fields, flag, listed, number, text, time
+from tallymark_audit.api.lists import Listing
+from tallymark_audit.api.problems import Answer, AuditRoute
+from tallymark_dashboards.frame.requests import context_of
+from tallymark_dashboards.snapshots.cluster_counts import counts_of
+from tallymark_dashboards.snapshots.shapes import (
+    ClusterState,
+    GroupPartition,
+    GroupState,
+    Status,
+)
+
+PREFIX: Final = "/api/v1"
+router = APIRouter(
+    prefix=PREFIX, route_class=AuditRoute, default_response_class=Answer, tags=["clusters"]
+)
+Row = dict[str, Any]
+
+
+def _known(meaning: str) -> Field:
+    return Field("number", f"{meaning} Null: not known.", may_lack=True)
+
+
+_READ: Final[Fields] = {
+    "as_of": time("When that was read; 0: never,"),
+    "error": text("Why the last attempt to read it failed; empty: it did not."),
+}
+_LAG: Final[Fields] = {
+    "status": text(
+        "OK, UNKNOWN, WARN, STALLED or STOPPED; of a group that of the worst partition."
+    ),
+    "why": text("Why it has this status."),
+    "lag": _known("Messages in the log that were not read."),
+    "behind_ms": _known("The age of the first message that was not read (ms)."),
+    "behind_at_least": flag("It is at least so old."),
+}
+CLUSTERS: Final = Listing(
+    "clusters",
+    {
+        "cluster": text("The name of the cluster."),
+        "address": text("Where its brokers are asked."),
+        "brokers": _known("Its brokers."),
+        "topics": _known("Its topics."),
+        "partitions": _known("Their partitions."),
+        "leaderless": _known("Partitions without a leader."),
+        "under_replicated": _known("Partitions with a replica that is not in sync."),
+        "groups": _known("Its consumer groups."),
+        "left_out": text("What is not kept in memory, because there is too much."),
+        **_READ,
+        "topics_as_of": time("When its topics were read; 0: never,"),
+    },
+    {"cluster": str},
+)
+BROKERS: Final = Listing(
+    "brokers",
+    {
+        "cluster": text("The cluster."),
+        "broker": number("The id of the broker."),
+        "address": text("Its address for clients."),
+        "rack": text("Its rack; empty: none."),
+        "controller": flag("Whether it is the controller."),
+        "fenced": flag("Whether it must not serve clients."),
+        "leads": number("Partitions that it leads."),
+        "as_of": _READ["as_of"],
+    },
+    {"cluster": str, "broker": int},
+)
+DANGER: Final = Listing(
+    "partitions_in_danger",
+    {
+        "cluster": text("The cluster."),
+        "topic": text("The topic."),
+        "partition": number("The partition."),
+        "leaderless": flag("It has no leader; else a replica is not in sync."),
+        "replicas": listed("The brokers that have a replica."),
+        "in_sync": listed("Those of them that are in sync."),
+        "as_of": _READ["as_of"],
+    },
+    {"cluster": str, "topic": str, "partition": int},
+)
+GROUPS: Final = Listing(
+    "groups",
+    {
+        "cluster": text("The cluster."),
+        "kept": text("Where its state is kept: brokers or zookeeper."),
+        "group": text("The consumer group."),
+        "state": text("As its coordinator calls it."),
+        "members": number("Its members."),
+        **_LAG,
+        **_READ,
+    },
+    {"cluster": str, "kept": str, "group": str},
+)
+GROUP_PARTITIONS: Final = Listing(
+    "group_partitions",
+    {
+        "cluster": text("The cluster."),
+        "kept": text("Where the state of the group is kept: brokers or zookeeper."),
+        "group": text("The consumer group."),
+        "topic": text("The topic."),
+        "partition": number("The partition."),
+        "offset": _known("The next offset that the group reads."),
+        "log_start": _known("The first offset of the log."),
+        "log_end": _known("The offset after the last one."),
+        "owner": text("The member that has the partition; empty: none."),
+        **_LAG,
+    },
+    {"cluster": str, "kept": str, "group": str, "topic": str, "partition": int},
+)
+Find = Annotated[
+    params.Text, Query(max_length=params.MAX_NAME, description="Only with this in the name.")
+]
+GroupName = Annotated[
+    params.Text | None, Query(max_length=params.MAX_NAME, description="Only this group.")
+]
+
+
+@lists.route(router, "/clusters", CLUSTERS)
+def clusters(request: Request, asked: params.Paged) -> Response:
+    """The clusters, as their brokers last answered."""
+    rows = [_cluster(one) for one in _states(request, None)]
+    return lists.answer_rows(request, CLUSTERS, rows, asked)
+
+
+@lists.route(router, "/brokers", BROKERS)
+def brokers(request: Request, asked: params.Paged, cluster: params.ClusterName = None) -> Response:
+    """The brokers of the clusters, and how many partitions each leads."""
+    rows = [row for one in _states(request, cluster) for row in _brokers(one)]
+    return lists.answer_rows(request, BROKERS, rows, asked)
+
+
+@lists.route(router, "/partitions-in-danger", DANGER)
+def partitions_in_danger(
+    request: Request, asked: params.Paged, cluster: params.ClusterName = None
+) -> Response:
+    """The partitions that have no leader, or a replica that is not in sync."""
+    rows = [row for one in _states(request, cluster) for row in _in_danger(one)]
+    return lists.answer_rows(request, DANGER, rows, asked)
+
+
+@lists.route(router, "/groups", GROUPS)
+def groups(
+    request: Request,
+    asked: params.Paged,
+    cluster: params.ClusterName = None,
+    status: Annotated[list[Status], Query(description="Only these.")] = [],  # noqa: B006
+    find: Find = "",
+) -> Response:
+    """The consumer groups, with what each lacks of all its partitions."""
+    rows = [
+        _group(state.name, one)
+        for state in _states(request, cluster)
+        for one in state.all_groups
+        if (not status or one.status in status) and find.lower() in one.group.lower()
+    ]
+    return lists.answer_rows(request, GROUPS, rows, asked)
+
+
+@lists.route(router, "/group-partitions", GROUP_PARTITIONS)
+def group_partitions(
+    request: Request,
+    asked: params.Paged,
+    cluster: params.ClusterName = None,
+    group: GroupName = None,
+) -> Response:
+    """How far each group is in each partition."""
+    rows = [
+        {"cluster": state.name, "kept": one.kept, "group": one.group, **_partition(each)}
+        for state in _states(request, cluster)
+        for one in state.all_groups
+        if group in (None, one.group)
+        for each in one.partitions
+    ]
+    return lists.answer_rows(request, GROUP_PARTITIONS, rows, asked)
+
+
+def _states(request: Request, cluster: str | None) -> list[ClusterState]:
+    known = context_of(request).snapshots.clusters
+    return [one for one in known if cluster in (None, one.name)]
+
+
+def _cluster(state: ClusterState) -> Row:
+    counts, brokers = counts_of(state), state.brokers
+    return {
+        "cluster": state.name,
+        "address": state.address,
+        "brokers": len(brokers.value.brokers) if brokers.value else None,
+        "topics": counts.topics,
+        "partitions": counts.partitions,
+        "leaderless": counts.leaderless,
+        "under_replicated": counts.under_replicated,
+        "groups": counts.groups,
+        "left_out": state.left_out,
+        "as_of": brokers.at,
+        "error": brokers.error,
+        "topics_as_of": state.topics.at,
+    }
+
+
+def _brokers(state: ClusterState) -> Iterator[Row]:
+    found = state.brokers.value
+    if found is None:
+        return
+    leads = counts_of(state).leads
+    for one in found.brokers:
+        yield {
+            "cluster": state.name,
+            "broker": one.id,
+            "address": one.address,
+            "rack": one.rack,
+            "controller": one.id == found.controller,
+            "fenced": one.fenced,
+            "leads": leads.get(one.id, 0),
+            "as_of": state.brokers.at,
+        }
+
+
+def _in_danger(state: ClusterState) -> Iterator[Row]:
+    for one in counts_of(state).bad:
+        yield {
+            "cluster": state.name,
+            "topic": one.topic,
+            "partition": one.partition,
+            "leaderless": one.leaderless,
+            "replicas": list(one.replicas),
+            "in_sync": list(one.isr),
+            "as_of": state.topics.at,
+        }
+
+
+def _group(cluster: str, one: GroupState) -> Row:
+    return {
+        "cluster": cluster,
+        "kept": one.kept,
+        "group": one.group,
+        "state": one.state,
+        "members": len(one.members),
+        **_lag(one),
+        "as_of": one.at,
+        "error": one.error,
+    }
+
+
+def _partition(one: GroupPartition) -> Row:
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "offset": one.offset,
+        "log_start": one.start,
+        "log_end": one.end,
+        "owner": one.owner,
+        **_lag(one),
+    }
+
+
+def _lag(one: GroupState | GroupPartition) -> Row:
+    return {
+        "status": str(one.status),
+        "why": one.why,
+        "lag": one.lag,
+        "behind_ms": one.delay.ms if one.delay else None,
+        "behind_at_least": one.delay is not None and one.delay.least,
+    }
