@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from tallymark.broker.metadata.assignment import grow, place
 from tallymark.broker.metadata.image import (
@@ -252,9 +253,7 @@ class ZooKeeperView:
                 continue
             epoch = next_epoch(state.leader_epoch, claim.log_epoch, intact=claim.intact)
             outcomes[key] = epoch
-            raised[key] = PartitionState(
-                state.leader, epoch, state.isr, state.controller_epoch, state.version
-            )
+            raised[key] = replace(state, leader_epoch=epoch)
         for key, error in self._writer.put_states(raised, guard).items():
             outcomes[key] = _not_ours(key, str(error))
         return outcomes

@@ -40,12 +40,17 @@ def change_of(topics: Iterable[str]) -> Create:
     return Create(f"{paths.CHANGES}/{_PREFIX}", document, numbered=True)
 
 
-def change_of_states(partitions: Iterable[TopicPartition]) -> Create:
-    """The step for a transaction that changes only state nodes, of these partitions."""
+def change_of_states(partitions: Iterable[TopicPartition], topics: Iterable[str] = ()) -> Create:
+    """The step for a transaction that changes the state nodes of these partitions, and more than
+    that of these topics."""
+    whole = set(topics)
     named: dict[str, list[int]] = {}
     for topic, partition in sorted(set(partitions)):
-        named.setdefault(topic, []).append(partition)
-    document = documents.dump({"version": 1, "topics": list(named), "partitions": named})
+        if topic not in whole:
+            named.setdefault(topic, []).append(partition)
+    document = documents.dump(
+        {"version": 1, "topics": sorted({*named, *whole}), "partitions": named}
+    )
     return Create(f"{paths.CHANGES}/{_PREFIX}", document, numbered=True)
 
 

@@ -42,7 +42,8 @@ _REQUESTS: Final = 500
 class TopicAssignment:
     """A topic: ``assignment[p]`` are the ids of the brokers that hold partition p, the preferred
     leader first. ``version`` counts changes of the node. A topic that is created again gets another
-    id. ``adding`` and ``removing`` have the partitions that are being reassigned."""
+    id. ``adding`` and ``removing`` have the partitions that are being reassigned. ``others`` are
+    fields of the node that this version does not know; they are written back as they were read."""
 
     name: str
     topic_id: uuid.UUID
@@ -50,6 +51,7 @@ class TopicAssignment:
     version: int = ANY_VERSION
     adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
     removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    others: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def of(self, partition: int) -> Assignment:
         """The assignment of one partition."""
@@ -176,7 +178,13 @@ def encode_topic(topic: TopicAssignment) -> bytes:
             "adding_replicas": _written(topic.adding),
             "removing_replicas": _written(topic.removing),
         }
+        | dict(topic.others)
     )
+
+
+_TOPIC_FIELDS: Final = frozenset(
+    ("version", "topic_id", "partitions", "adding_replicas", "removing_replicas")
+)
 
 
 def decode_topic(name: str, data: bytes, version: int) -> TopicAssignment:
@@ -198,8 +206,9 @@ def decode_topic(name: str, data: bytes, version: int) -> TopicAssignment:
         _moving(path, document, side, assignment)
         for side in ("adding_replicas", "removing_replicas")
     )
+    others = {field: value for field, value in document.items() if field not in _TOPIC_FIELDS}
     return TopicAssignment(
-        name, identity, dict(sorted(assignment.items())), version, adding, removing
+        name, identity, dict(sorted(assignment.items())), version, adding, removing, others
     )
 
 
