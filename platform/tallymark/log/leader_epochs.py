@@ -25,9 +25,9 @@ from typing import Final
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.disk.checkpoint import read_checkpoint, write_checkpoint
 from tallymark.log.disk.files import Files
+from tallymark.replication.truncation import end_of_epoch
 
 FILE_NAME: Final = "leader-epoch-checkpoint"
-UNDEFINED: Final = (-1, -1)
 
 
 class LeaderEpochs:
@@ -103,14 +103,7 @@ class LeaderEpochs:
         The current epoch ends at ``log_end``. An epoch older than all known ones ends where the
         first known one begins; one that is newer than the current, or -1, is (-1, -1).
         """
-        if epoch < 0 or epoch > self.latest:
-            return UNDEFINED
-        if epoch == self.latest:
-            return epoch, log_end
-        entries = self._entries
-        number = bisect_right(entries, (epoch, 2**63))
-        end = entries[number][1]
-        return (entries[number - 1][0] if number else epoch), end
+        return end_of_epoch(self._entries, log_end, epoch)
 
     def cut_end(self, end_offset: int) -> None:
         """The log ends at ``end_offset``: epochs that began there or later hold nothing.

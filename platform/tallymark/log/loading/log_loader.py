@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tallymark.log.config import LogConfig
 from tallymark.log.disk.files import Files
 from tallymark.log.leader_epochs import LeaderEpochs
+from tallymark.log.loading.epochs_of_batches import epochs_in
 from tallymark.log.loading.recovery import Recovered, recover
 from tallymark.log.loading.segment_files import begin_at, drop_before, find_end, open_segments
 from tallymark.log.producers.recovery import load_producers
@@ -14,6 +17,8 @@ from tallymark.log.producers.snapshot import ProducerSnapshots
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.segments.segment import Segment
 from tallymark.log.segments.segment_list import SegmentList
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +83,25 @@ def _load_epochs(
 ) -> LeaderEpochs:
     """The epochs of the checkpoint, up to what recovery has verified, and from there on those of
     the batches: an epoch may not be in the file yet, or be there still though its records were cut
-    and others have their offsets."""
+    and others have their offsets. Without a checkpoint all are read from the batches."""
     epochs = LeaderEpochs(files, directory)
+    if not epochs.entries:
+        trusted = [each for each in segments if not recovered or each.base_offset < recovered.first]
+        _note(epochs, epochs_in(trusted))
+        if epochs.entries:
+            log.warning("%s has no leader epochs: read from the batches", directory)
     # After a clean stop an epoch in which nothing was written yet is still the current one.
     end = segments.active.next_offset
     epochs.cut_end(min(recovered.first, end) if recovered else end + 1)
-    for epoch, offset in recovered.epochs if recovered else ():
-        if epoch > epochs.latest:
-            epochs.note(epoch, offset)
+    _note(epochs, recovered.epochs if recovered else ())
     epochs.cut_start(first)
     return epochs
+
+
+def _note(epochs: LeaderEpochs, found: Iterable[tuple[int, int]]) -> None:
+    for epoch, offset in found:
+        if epoch > epochs.latest:
+            epochs.note(epoch, offset)
 
 
 def age_of(active: Segment, now_ms: int) -> int | None:

@@ -18,6 +18,7 @@ from typing import Final
 import crc32c
 
 from tallymark.log.disk.files import Handle
+from tallymark.log.loading.epochs_of_batches import noting_epochs
 from tallymark.log.segments.scan import Window, header_at
 from tallymark.log.segments.segment import Segment
 from tallymark.log.segments.segment_list import SegmentList
@@ -48,7 +49,7 @@ def recover(segments: SegmentList, recovery_point: int) -> tuple[SegmentList, Re
     verified = cut = 0
     epochs: list[tuple[int, int]] = []
     for number, segment in enumerate(suspects):
-        batches = _note_epochs(verified_batches(segment), epochs)
+        batches = noting_epochs(verified_batches(segment), epochs)
         whole, next_offset = segment.build_indexes(batches)
         segment.end_at(next_offset)
         verified += whole
@@ -65,18 +66,6 @@ def recover(segments: SegmentList, recovery_point: int) -> tuple[SegmentList, Re
         for segment in segments.from_offset(suspects[0].base_offset):
             segment.settle_indexes()
     return segments, Recovered(suspects[0].base_offset, end, verified, cut, tuple(epochs))
-
-
-def _note_epochs(
-    batches: Iterator[tuple[int, BatchHeader]], epochs: list[tuple[int, int]]
-) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the batches, and collect where the leader epoch changes."""
-    latest = epochs[-1][0] if epochs else -1
-    for position, header in batches:
-        if header.partition_leader_epoch > latest:
-            latest = header.partition_leader_epoch
-            epochs.append((latest, header.base_offset))
-        yield position, header
 
 
 def _cut(segment: Segment, whole: int, later: Sequence[Segment]) -> None:
