@@ -78,7 +78,10 @@ class CutUnderCrashes(RuleBasedStateMachine):
 
     @rule(batches=BATCHES, later=st.integers(0, 2), gap=st.sampled_from([0, 0, 0, 2]))
     def append(self, batches: list[tuple[int, int, int]], later: int, gap: int) -> None:
-        """An answer of a leader, perhaps the next one, perhaps with a gap of a compaction."""
+        """An answer of a leader, perhaps the next one, perhaps with a gap of a compaction. A
+        follower begins with a cut: an epoch that it led without a record would hold the gap."""
+        if gap:
+            self.log.truncate_to(self.log.end_offset, 0)
         epoch = max(self.log.latest_epoch, 0) + later
         end, made = self.log.end_offset + gap, list[bytes]()
         for count, size, producer in batches:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import os
 import threading
 import time
@@ -182,6 +183,31 @@ def test_nothing_of_a_killed_process_runs_again() -> None:
 
     bench.run(main())
     assert said == ["unwound"]
+
+
+def test_what_a_killed_process_begins_at_its_end_is_ended_too() -> None:
+    """A broker that was killed in its start cleaned up, which began a task. That one was never
+    ended: Python complained of a coroutine that was never awaited, in another test."""
+    bench, begun = Bench(), list[Coroutine[Any, Any, None]]()
+    other = Process("other", "10.0.0.2")
+
+    async def clean_up() -> None:
+        raise AssertionError("nothing of it runs")
+
+    async def starting() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            begun.append(clean_up())
+            await asyncio.wait([asyncio.ensure_future(begun[0])])
+
+    async def main() -> None:
+        bench.loop.create_task(starting(), context=other.context)
+        await asyncio.sleep(1)
+        other.kill()
+
+    bench.run(main())
+    assert inspect.getcoroutinestate(begun[0]) == inspect.CORO_CLOSED
 
 
 def test_a_job_may_kill_its_own_process() -> None:

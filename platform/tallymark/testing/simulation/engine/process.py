@@ -63,9 +63,10 @@ class Process:
         owned, self._owned = list(self._owned), {}
         for thing in owned:
             thing.process_died()
-        tasks, self._tasks = list(self._tasks), {}
-        for task in tasks:
-            self.context.copy().run(_bury, task)  # it may be ours that is running
+        while self._tasks:  # the end of one may begin another
+            tasks, self._tasks = list(self._tasks), {}
+            for task in tasks:
+                self.context.copy().run(_bury, task)  # it may be ours that is running
 
     def run(self, function: Callable[[], Any]) -> Any:
         """Call a function as code of this process."""
