@@ -134,13 +134,14 @@ def test_an_empty_log_behind_the_leaders_end_begins_where_the_leader_does() -> N
     assert step.offset == 5
 
 
-def test_an_empty_log_begins_with_the_whole_batch_that_spans_the_leaders_start() -> None:
-    """Kafka's UnexpectedAppendOffset: DeleteRecords left the leader's start inside a batch."""
+def test_an_empty_log_takes_the_whole_batch_that_spans_the_leaders_start() -> None:
+    """Kafka's UnexpectedAppendOffset: DeleteRecords left the leader's start inside a batch. The
+    follower began its log at the batch's first offset and asked from there, which the leader
+    refused as out of range, and named its start: round and round, without a record."""
     one = following(high_watermark=0)
     empty = LogView(25, 25, ())
-    step = one.answered(asked(one, empty), Answer(first_offset=20), empty, 0)
-    assert isinstance(step, StartAt)
-    assert step.offset == 20
+    answer = Answer(high_watermark=30, log_start=25, first_offset=20)
+    assert one.answered(asked(one, empty), answer, empty, 0) == Append(30, 25)
     overlap = one.answered(asked(one), Answer(first_offset=9), LOG, 0)
     assert isinstance(overlap, SetAside)
     assert "sent a batch at 9, the log ends at 10" in overlap.why
@@ -157,9 +158,24 @@ def test_failures_set_aside_for_longer_and_longer_until_something_works() -> Non
         pauses.append(step.until_ms)
     assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
     one.answered(asked_at(one, 30_000), Answer(high_watermark=10), LOG, 30_000)
+    one.is_at(LOG, 10)
     step = one.answered(asked_at(one, 30_000), refused, LOG, 30_000)
     assert isinstance(step, SetAside)
     assert step.until_ms == 31_000
+
+
+def test_a_batch_that_is_corrupt_again_and_again_is_asked_for_less_and_less_often() -> None:
+    """The answer itself was good, so the pauses began anew with each: a megabyte every second, and
+    a line in the log with each."""
+    one = following()
+    pauses: list[int] = []
+    now_ms = 0
+    for _ in range(4):
+        one.answered(asked_at(one, now_ms), Answer(high_watermark=10, first_offset=10), LOG, now_ms)
+        step = one.corrupt(10, "its checksum is wrong", now_ms)
+        pauses.append(step.until_ms - now_ms)
+        now_ms = step.until_ms
+    assert pauses == [1_000, 2_000, 4_000, 8_000]
 
 
 def test_epochs_that_are_over_or_not_known_yet_are_named() -> None:

@@ -17,35 +17,27 @@ KafkaError KAFKA_STORAGE_ERROR and takes the data directory offline
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
 from tallymark.log.config import LogConfig
-from tallymark.log.cutting import CuttableLog
+from tallymark.log.copying import CopyingLog
 from tallymark.log.disk.files import Data, Files
 from tallymark.log.disk.health import DiskHealth, guarded
 from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.disk.partition_folder import key_of
 from tallymark.log.loading.log_loader import LoadedLog, load_log
-from tallymark.log.results import AppendInfo, Copied, LogSlice
-from tallymark.log.segments.offset_index import MAX_RELATIVE
-from tallymark.log.segments.segment import Segment
+from tallymark.log.results import AppendInfo, LogSlice
 from tallymark.log.upkeep.deletion import ExpiredSegments
 from tallymark.log.upkeep.flush import DiskTurn, FlushJob
 from tallymark.log.upkeep.roll_policy import must_flush, must_roll
 from tallymark.log.validation.append_time import stamp_batch
-from tallymark.log.validation.leader_batches import Follows, check_leader_batches
 from tallymark.log.validation.preparation import Prepared, prepare
 from tallymark.protocol.records.batch import BatchHeader, place_batch
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 __all__ = ["EARLIEST", "LATEST", "AppendInfo", "ExpiredSegments", "Log", "LogSlice"]
 
-log = logging.getLogger(__name__)
 
-
-class Log(CuttableLog):
+class Log(CopyingLog):
     """See the module. Made by :meth:`open`.
 
     ``name`` is the folder's, ``orders-0``; ``recovered`` says what an unclean start found.
@@ -182,83 +174,13 @@ class Log(CuttableLog):
         self._grown(last + 1, now_ms)
         return AppendInfo(first, last, False, timestamp, append_time)
 
-    def _grown(self, end_offset: int, now_ms: int) -> None:
-        self.end_offset = end_offset
-        if self._active_since_ms is None:
-            self._active_since_ms = now_ms
-        if self._unflushed_since_ms is None:
-            self._unflushed_since_ms = now_ms
-
-    # --- append what a leader has
-
-    def append_leaders(self, data: Data, leader_epoch: int, now_ms: int) -> Copied:
-        """Write the batches of a leader as they are, with its offsets and epochs: ``data`` is the
-        answer to a fetch from :attr:`end_offset`, of a leader in ``leader_epoch``.
-
-        Raises :class:`~tallymark.log.validation.leader_batches.LeaderBatchError` for the first bad
-        batch: those before it are written, nothing of it. KAFKA_STORAGE_ERROR.
-        """
-        self.check_usable()
-        empty = self.start_offset == self.end_offset and not self._segments.active.size
-        after = Follows(self.name, self.end_offset, self._epochs.latest, leader_epoch, empty)
-        headers, fault = check_leader_batches(data, after)
-        if headers:
-            with guarded(self._health, f"append to {self.name}"):
-                self._make_room_for(headers[0])
-                self._copy(memoryview(data), headers, now_ms)
-        if fault is not None:
-            raise fault
-        return Copied(
-            len(headers),
-            sum(header.last_offset_delta + 1 for header in headers),
-            len(data),
-        )
-
-    def _copy(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
-        """Write the batches, as many at a time as go into one segment."""
-        first = begin = end = 0
-        for number, header in enumerate(headers):
-            segment, since = self._segments.active, self._active_since_ms
-            size, age = segment.size + end - begin, 0 if since is None else now_ms - since
-            last = header.last_offset - segment.base_offset
-            if must_roll(self._config, size, age, header.size, last):
-                self._copy_run(data[begin:end], headers[first:number], now_ms)
-                # At the end, not at a gap: a recovery takes a gap between two segments for a loss.
-                far = header.last_offset - self.end_offset > MAX_RELATIVE
-                self._roll(header.base_offset if far else None)
-                first, begin = number, end
-            end += header.size
-        self._copy_run(data[begin:end], headers[first:], now_ms)
-
-    def _copy_run(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
-        if not headers:
-            return
-        self._segments.active.append_batches(data, headers)
-        # Nothing may remember a batch before its bytes are written.
-        epochs, producers = self._epochs, self._producers
-        for header in headers:
-            if header.partition_leader_epoch != epochs.noted:
-                epochs.note(header.partition_leader_epoch, header.base_offset)
-            if header.producer_id >= 0:
-                producers.add(header, header.base_offset, now_ms)
-        self._grown(headers[-1].next_offset, now_ms)
-
-    def _make_room_for(self, header: BatchHeader) -> None:
-        """Let an empty segment begin where the batch begins: before the start of the log, if the
-        leader's log begins inside of this batch, or so far behind it that the index could not hold
-        its offsets."""
-        active, base = self._segments.active, header.base_offset
-        relative = header.last_offset - active.base_offset
-        if active.size or (base >= active.base_offset and relative <= MAX_RELATIVE):
-            return
-        self._start = self.start_offset
-        self._starts.put(self._key, self._start)
-        new = Segment.create(self._files, self.directory, base, self._config.index_interval_bytes)
-        self._segments = self._segments.without_last(1).added(new)
-        self.end_offset = max(self.end_offset, base)
-        active.remove()
-
     # --- leader epochs
+
+    @property
+    def epochs(self) -> tuple[tuple[int, int], ...]:
+        """(leader epoch, the offset at which it began), ascending in both; the last one may have no
+        record."""
+        return self._epochs.entries
 
     @property
     def latest_epoch(self) -> int:

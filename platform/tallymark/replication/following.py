@@ -122,6 +122,7 @@ class Following:
     pause_until_ms: int = 0
     failures: int = 0
     """In a row."""
+    first_pause_ms: int = FIRST_PAUSE_MS
 
     def begin(self, log: LogView) -> CutTo | None:
         """The first step. An epoch that began at the very end of the log, led by this broker
@@ -154,19 +155,17 @@ class Following:
         if answer.parted is not None:
             return self._cut(answer.parted, log, now_ms)
         first = answer.first_offset
-        if first is not None and first < log.end:
-            if log.start < log.end:
-                why = f"broker {self.leader} sent a batch at {first}, the log ends at {log.end}"
-                return self.failed(CODES["CORRUPT_MESSAGE"], why, now_ms)
-            # The leader's log starts inside this batch (DeleteRecords): the log here begins with
-            # the whole batch, which is how the leader has it.
-            return StartAt(first, f"the leader's first batch begins at {first}")
-        self.failures = 0
+        if first is not None and first < log.end and log.start < log.end:
+            why = f"broker {self.leader} sent a batch at {first}, the log ends at {log.end}"
+            return self.failed(CODES["CORRUPT_MESSAGE"], why, now_ms)
+        # A first batch that begins before an empty log: the leader's log starts inside of it
+        # (DeleteRecords). The log takes the whole batch and starts where it did.
         return Append(answer.high_watermark, answer.log_start)
 
     def is_at(self, log: LogView, leader_high_watermark: int) -> None:
         """A step is done and the log is ``log``; the leader's high watermark was told with it (-1
         for none). Its own never falls in an epoch, but for a cut below it."""
+        self.failures = 0
         self.high_watermark = min(max(leader_high_watermark, self.high_watermark), log.end)
 
     def range_told(
@@ -190,9 +189,10 @@ class Following:
         return self.failed(CODES["CORRUPT_MESSAGE"], f"{told}: {why}", now_ms)
 
     def failed(self, code: int, why: str, now_ms: int) -> SetAside:
-        """Something went wrong with this partition, here or at the leader: it waits 1 s, and twice
-        as long after each further failure, at most 30 s."""
-        pause = min(FIRST_PAUSE_MS << min(self.failures, 10), LONGEST_PAUSE_MS)
+        """Something went wrong with this partition, here or at the leader: it waits 1 s
+        (``first_pause_ms``), and twice as long after each further failure until a step is done, at
+        most 30 s."""
+        pause = min(self.first_pause_ms << min(self.failures, 10), LONGEST_PAUSE_MS)
         self.failures += 1
         self.pause_until_ms = now_ms + pause
         return SetAside(self.pause_until_ms, code, why)
