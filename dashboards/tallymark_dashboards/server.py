@@ -10,6 +10,8 @@ from tallymark.deployment import Deployment
 from tallymark.net.web.access_log import AccessLog, AccessLogFile
 from tallymark.net.web.server import WebServer, listen
 from tallymark_audit.store import open_store
+from tallymark_dashboards.access.forwarded import Forwarded
+from tallymark_dashboards.access.identity import TrustedProxy
 from tallymark_dashboards.access.login import login_of
 from tallymark_dashboards.actions.desk import RepairDesk
 from tallymark_dashboards.app.application import create_app
@@ -47,7 +49,8 @@ class DashboardServer:
             desk = RepairDesk(deployment, self._store, path)
             desk.end_abandoned()
             self._app = create_app(deployment, self._store, snapshots, desk, told)
-            app = AccessLog(access.around(self._app), self._access)
+            outside = Forwarded(access.around(self._app), TrustedProxy(settings.proxy))
+            app = AccessLog(outside, self._access)
             self._server = WebServer(app, listener, "dashboards", tls=access.tls)
             self._watch.start()
             undo.pop_all()

@@ -72,7 +72,7 @@ def overview(
     answer = lists.varying(Answer(rows))
     if more:
         url = request.url.include_query_params(cursor=params.cursor_of(more), limit=limit)
-        answer.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+        answer.headers["Link"] = f'<?{url.query}>; rel="next"'
     return answer
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tallymark.deployment.dashboards import DashboardRoles, ProxyLogin
+from tallymark.net.web.access import PEER
 from tallymark_dashboards.access.user import Role, User
 
 GROUP: Final = "group:"
@@ -47,6 +48,8 @@ class TrustedProxy:
 
     def identity(self, headers: Headers) -> Identity | None:
         """The user named by the headers of a trusted proxy; None: none, as for a health check."""
+        if not self._user:
+            return None
         users = [value for name, value in headers if name.lower() == self._user]
         groups = [value for name, value in headers if name.lower() == self._groups]
         if not users or users == [b""]:
@@ -64,6 +67,16 @@ class TrustedProxy:
         """The headers without those that only a trusted proxy may send."""
         ours = (self._user, self._groups)
         return [(name, value) for name, value in headers if name.lower() not in ours]
+
+
+def peer_of(scope: Mapping[str, Any]) -> str:
+    """The address at the other end of the connection, which no header changes; "?": not known."""
+    return address_of(scope.get(PEER, scope.get("client")))
+
+
+def address_of(client: Any) -> str:
+    """The address of a client of an ASGI scope."""
+    return str(client[0]) if client else "?"
 
 
 def user_with_roles(identity: Identity, roles: DashboardRoles) -> User:

@@ -14,16 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
-from tallymark.net.web.access import PEER
 from tallymark.net.web.access_log import USER, App, Message, Receive, Send
 from tallymark.net.web.login import Attempt, BasicLogin, refused
 from tallymark.net.web.refusal import send_refusal
 from tallymark.net.web.users import WebUsers
-from tallymark_dashboards.access.identity import Identity, TrustedProxy, user_with_roles
+from tallymark_dashboards.access.forwarded import PREFIX
+from tallymark_dashboards.access.identity import (
+    Identity,
+    TrustedProxy,
+    address_of,
+    peer_of,
+    user_with_roles,
+)
 from tallymark_dashboards.access.user import VIEWER, User
 
 OPEN_PATHS: Final = ("/healthz", "/readyz")
@@ -34,7 +40,7 @@ def login_of(deployment: Deployment) -> DashboardLogin | None:
     read, or actions are on and there is no log-in."""
     settings, users = deployment.dashboards, deployment.security.users_file
     basic = BasicLogin(WebUsers(Path(users))) if users else None
-    if basic is None and not settings.proxy.trusted_peers:
+    if basic is None and not settings.proxy.logs_in:
         if settings.actions:
             raise UserError(
                 "dashboards.actions is on, and no log-in says who acts",
@@ -54,9 +60,7 @@ class DashboardLogin:
         self.proxy = TrustedProxy(settings.proxy)
         self.roles = settings.roles
         self.console = deployment.console_url
-        self.open = frozenset(
-            prefix + path for path in OPEN_PATHS for prefix in ("", settings.path_prefix)
-        )
+        self.prefix = settings.path_prefix
 
     def around(self, app: App) -> App:
         """``app`` for users that may look."""
@@ -70,7 +74,7 @@ class DashboardLogin:
 
     async def user(self, scope: Message) -> tuple[User, int, str]:
         """The user of the request, with status 200; else why the request is refused."""
-        if self.proxy.trusts(_address(scope.get(PEER, scope.get("client")))):
+        if self.proxy.trusts(peer_of(scope)):
             found = self.proxy.identity(scope["headers"])
             if found is not None and found.wrong:
                 return VIEWER, 400, found.wrong
@@ -78,7 +82,7 @@ class DashboardLogin:
                 return self._with_roles(found)
         headers: Mapping[bytes, bytes] = dict(reversed(scope["headers"]))
         given = headers.get(b"authorization", b"")
-        attempt = await self.check(given, _address(scope.get("client")))
+        attempt = await self.check(given, address_of(scope.get("client")))
         if attempt.status == 200:
             return self._with_roles(Identity(attempt.user))
         text, _ = refused(attempt.status)
@@ -109,7 +113,8 @@ class _LoggedIn:
             await self._app(scope, receive, send)
             return
         login = self._login
-        if scope["path"] in login.open:
+        prefix = scope.get(PREFIX, login.prefix)
+        if scope["path"].removeprefix(prefix) in OPEN_PATHS:
             user, status, text = VIEWER, 200, ""
         else:
             user, status, text = await login.user(scope)
@@ -123,7 +128,3 @@ class _LoggedIn:
             more = refused(status)[1]
         answer = [(name.lower().encode(), value.encode()) for name, value in more.items()]
         await send_refusal(send, dict(scope["headers"]), status, text, answer)
-
-
-def _address(client: Any) -> str:
-    return str(client[0]) if client else "?"

@@ -25,7 +25,6 @@ from tallymark_dashboards.actions.forms import (
     LONGEST_VALUE,
     Form,
     lead_to,
-    links_of,
     page_or,
     posted,
     refuse,
@@ -33,7 +32,7 @@ from tallymark_dashboards.actions.forms import (
 )
 from tallymark_dashboards.actions.guard import Refused
 from tallymark_dashboards.frame.ask import bounded
-from tallymark_dashboards.frame.requests import context_of, pairs_of, user_of
+from tallymark_dashboards.frame.requests import context_of, links_of, pairs_of, user_of
 
 PAUSES: Final = {"30m": 1_800_000, "1h": 3_600_000, "2h": 7_200_000, "4h": 14_400_000} | {
     "8h": 28_800_000,

@@ -28,7 +28,7 @@ from tallymark_dashboards.frame.links import Links
 from tallymark_dashboards.frame.page import Page
 from tallymark_dashboards.frame.registry import PAGES
 from tallymark_dashboards.frame.rendering import composed, document, fragment
-from tallymark_dashboards.frame.requests import context_of, user_of
+from tallymark_dashboards.frame.requests import context_of, links_of, prefix_of, user_of
 from tallymark_dashboards.frame.time_range import time_range
 
 MAX_BODY: Final = 64 * 1024
@@ -68,12 +68,6 @@ def actions_of(request: Request) -> Actions:
     """What the actions of this application share."""
     actions: Actions = request.app.state.actions
     return actions
-
-
-def links_of(request: Request) -> Links:
-    """The addresses, without a time range."""
-    context = context_of(request)
-    return Links(context.prefix, context.static)
 
 
 def page_or(links: Links, name: str, /, **values: object) -> str:
@@ -184,13 +178,13 @@ async def _fields(request: Request) -> dict[str, str]:
 
 def _set_cookie(request: Request, response: Response, browser: str) -> None:
     context = context_of(request)
-    # A proxy may speak TLS with the browser, and plain HTTP with us.
+    # A proxy may speak TLS with the browser, and plain HTTP with us; it may say so or not.
     console, host = context.deployment.console_url, request.headers.get("host", "")
     secure = request.url.scheme == "https" or origin_of(f"https://{host}") == origin_of(console)
     response.set_cookie(
         COOKIE,
         browser,
-        path=context.prefix or "/",
+        path=prefix_of(request) or "/",
         secure=secure,
         httponly=True,
         samesite="strict",

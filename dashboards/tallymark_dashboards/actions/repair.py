@@ -22,7 +22,6 @@ from tallymark_dashboards.actions.forms import (
     actions_of,
     as_sent,
     lead_to,
-    links_of,
     page_or,
     posted,
     refusal_for,
@@ -32,7 +31,7 @@ from tallymark_dashboards.actions.forms import (
 from tallymark_dashboards.actions.guard import Refused
 from tallymark_dashboards.frame.ask import bounded
 from tallymark_dashboards.frame.page import Page
-from tallymark_dashboards.frame.requests import context_of, pairs_of, user_of
+from tallymark_dashboards.frame.requests import context_of, links_of, pairs_of, prefix_of, user_of
 
 if TYPE_CHECKING:
     from tallymark_audit.repair.apply import ItemResult
@@ -211,7 +210,7 @@ def _became(result: ItemResult) -> tuple[str, str]:
 
 def _address(request: Request, asked: Asked) -> str:
     one = _query(asked)
-    return f"{context_of(request).prefix}{PATH}?{urlencode(one)}"
+    return f"{prefix_of(request)}{PATH}?{urlencode(one)}"
 
 
 def _query(asked: Asked) -> dict[str, object]:

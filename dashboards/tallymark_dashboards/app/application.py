@@ -57,8 +57,10 @@ def create_app(
         lifespan=lifespan,
         # Swagger's page loads its scripts from another site; tools can read /openapi.json.
         docs_url=None,
-        servers=[{"url": prefix}] if (prefix := deployment.dashboards.path_prefix) else None,
+        openapi_url=None,  # health has it, with the prefix that the client sees
         redoc_url=None,
+        # They would name the host of the request, without the prefix.
+        redirect_slashes=False,
     )
     app.state.context = Context.of(deployment, store, snapshots, settings)
     renderings = app.state.renderings = Renderings(app.state.context)

@@ -17,12 +17,11 @@ from starlette.exceptions import HTTPException
 from tallymark.clock import now_ms
 from tallymark.net.web.refusal import wants_page
 from tallymark_dashboards.app.middleware import HEADERS
-from tallymark_dashboards.frame.links import Links
 from tallymark_dashboards.frame.missing import Near, missing, nearest
 from tallymark_dashboards.frame.page import Page
 from tallymark_dashboards.frame.registry import PAGES
 from tallymark_dashboards.frame.rendering import composed, document, fragment
-from tallymark_dashboards.frame.requests import context_of, user_of
+from tallymark_dashboards.frame.requests import context_of, links_of, user_of
 from tallymark_dashboards.frame.time_range import time_range
 
 MOST_SAID = 300
@@ -82,8 +81,7 @@ async def _no_such_values(request: Request, error: Exception) -> Response:
 def error_page(request: Request, page: Page, headers: Mapping[str, str] | None = None) -> Response:
     """A page that no page function made, with the navigation. It reads nothing."""
     context, now = context_of(request), now_ms()
-    links = Links(context.prefix, context.static)
-    one = composed(context, page, links, time_range({}, now)[0], user_of(request))
+    one = composed(context, page, links_of(request), time_range({}, now)[0], user_of(request))
     shown = fragment(context, one)
     html = document(context, one, shown, now)
     return HTMLResponse(html, page.status, dict(headers or {}))

@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.clock import now_ms
-from tallymark_dashboards.frame.requests import context_of, user_of
+from tallymark_dashboards.frame.requests import context_of, prefix_of, user_of
 from tallymark_dashboards.live.feeds import MAX_DIGEST
 from tallymark_dashboards.live.stream import LiveResponse, address_of, plain_error
 
@@ -50,6 +50,13 @@ def metrics(request: Request) -> Response:
     return Response(body, media_type=CONTENT_TYPE_LATEST)
 
 
+@router.get("/openapi.json", include_in_schema=False)
+def openapi(request: Request) -> JSONResponse:
+    """The description of the API, with the prefix below which the client sees it."""
+    document, prefix = request.app.openapi(), prefix_of(request)
+    return JSONResponse({**document, "servers": [{"url": prefix}]} if prefix else document)
+
+
 @router.get("/live", response_class=Response, include_in_schema=False)
 async def live(
     request: Request,
@@ -62,7 +69,7 @@ async def live(
     ``have``: the digest of what it shows; a browser that connects again by itself names the last
     event instead."""
     try:
-        address = address_of(page, user_of(request))
+        address = address_of(page, user_of(request), prefix_of(request))
     except LookupError as error:
         return plain_error(404, str(error))
     has = (last_event_id or have)[:MAX_DIGEST]

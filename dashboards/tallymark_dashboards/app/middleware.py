@@ -8,6 +8,8 @@ from typing import Any, Final
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tallymark_dashboards.access.forwarded import PREFIX
+
 HEADERS: Final = {
     # Everything that a page loads comes from this server; inline scripts and styles do not run.
     "Content-Security-Policy": "default-src 'self'; form-action 'self'; frame-ancestors 'none'; "
@@ -39,16 +41,16 @@ class Headers:
 
 
 class PathPrefix:
-    """Takes ``prefix`` ("/audit") from the paths that begin with it. A proxy may pass the prefix
-    on, or remove it; either way the routes see a path without. Links are made with the prefix of
-    the settings: ``X-Forwarded-Prefix`` is not read, since any client could send it."""
+    """Takes the prefix from the paths that begin with it: that of the settings (``prefix``,
+    "/audit"), or the one that a trusted proxy says (:mod:`~tallymark_dashboards.access.forwarded`).
+    A proxy may pass the prefix on, or remove it; either way the routes see a path without."""
 
     def __init__(self, app: ASGIApp, prefix: str) -> None:
         self._app, self._prefix = app, prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        prefix = self._prefix
+        prefix = scope.setdefault(PREFIX, self._prefix)
         path = scope.get("path", "")
         if prefix and (path == prefix or path.startswith(f"{prefix}/")):
             shorter: dict[str, Any] = {**scope, "path": path[len(prefix) :] or "/"}

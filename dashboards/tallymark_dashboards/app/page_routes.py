@@ -8,10 +8,15 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from tallymark.clock import now_ms
-from tallymark_dashboards.frame.links import Links
 from tallymark_dashboards.frame.registry import PAGES, PageEntry
 from tallymark_dashboards.frame.rendering import document, render
-from tallymark_dashboards.frame.requests import context_of, pairs_of, user_of
+from tallymark_dashboards.frame.requests import (
+    context_of,
+    links_of,
+    pairs_of,
+    prefix_of,
+    user_of,
+)
 from tallymark_dashboards.live.renderings import Renderings
 from tallymark_dashboards.pages import load_pages
 
@@ -37,14 +42,16 @@ def page_fragment(request: Request, name: str) -> Response:
     if name not in PAGES:
         raise HTTPException(404)
     context, asked = context_of(request), pairs_of(request)
-    shown = render(context, PAGES[name].path, asked, user_of(request), now_ms())
+    user, prefix = user_of(request), prefix_of(request)
+    shown = render(context, PAGES[name].path, asked, user, now_ms(), prefix)
     return HTMLResponse(shown.html, shown.status)
 
 
 def _shown(entry: PageEntry) -> Callable[[Request], Response]:
     def show(request: Request) -> Response:
         renderings: Renderings = request.app.state.renderings
-        page = renderings.page(entry.path, pairs_of(request), user_of(request))
+        user, prefix = user_of(request), prefix_of(request)
+        page = renderings.page(entry.path, pairs_of(request), user, prefix)
         text = document(context_of(request), page.composed, page.rendered, page.at, page.stale)
         return HTMLResponse(text, page.rendered.status)
 
@@ -53,8 +60,6 @@ def _shown(entry: PageEntry) -> Callable[[Request], Response]:
 
 def _moved(name: str) -> Callable[[Request], Response]:
     def move(request: Request) -> Response:
-        context = context_of(request)
-        links = Links(context.prefix, context.static)
-        return RedirectResponse(links.link(name, **dict(pairs_of(request))), 307)
+        return RedirectResponse(links_of(request).link(name, **dict(pairs_of(request))), 307)
 
     return move

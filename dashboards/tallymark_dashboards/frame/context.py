@@ -65,7 +65,7 @@ class Context:
     settings: str = ""
     """The path of the settings file, for the commands on pages."""
     prefix: str = ""
-    """Below which path a proxy serves the dashboards: "" or "/tallymark"."""
+    """Below which path a proxy serves the dashboards, as the settings say: "" or "/tallymark"."""
 
     @classmethod
     def of(

@@ -47,17 +47,28 @@ class Composed:
 
 
 def render(
-    context: Context, path: str, query: Iterable[tuple[str, str]], user: User, now: int
+    context: Context,
+    path: str,
+    query: Iterable[tuple[str, str]],
+    user: User,
+    now: int,
+    prefix: str | None = None,
 ) -> Rendered:
     """The fragment of the page at ``path`` ("/topic"). ``query``: the pairs of its address.
     LookupError: no page is there. SQLAlchemyError: the store cannot be read."""
-    return fragment(context, compose(context, path, query, user, now))
+    return fragment(context, compose(context, path, query, user, now, prefix))
 
 
 def compose(
-    context: Context, path: str, query: Iterable[tuple[str, str]], user: User, now: int
+    context: Context,
+    path: str,
+    query: Iterable[tuple[str, str]],
+    user: User,
+    now: int,
+    prefix: str | None = None,
 ) -> Composed:
-    """Ask the page function; nothing is rendered yet. Errors as for :func:`render`."""
+    """Ask the page function; nothing is rendered yet. ``prefix``: what links begin with; None: as
+    the settings say. Errors as for :func:`render`."""
     entry = page_at(path)
     if entry is None:
         raise LookupError(f"no page is at {path}")
@@ -68,7 +79,8 @@ def compose(
         age = context.ages.at(connection, now)
         ask = Ask(context, connection, now, asked, user, span, age, notes)
         page = entry.function(ask)
-    links = Links(context.prefix, context.static, path, asked, span.query)
+    below = context.prefix if prefix is None else prefix
+    links = Links(below, context.static, path, asked, span.query)
     told = tuple(dict.fromkeys(ask.notes))
     return composed(context, page, links, span, user, entry, told, age)
 
@@ -131,7 +143,7 @@ def document(context: Context, one: Composed, shown: Rendered, now: int, stale: 
             "now": now,
             "sheets": context.sheets,
             "has_morph": context.has_morph,
-            "prefix": context.prefix,
+            "prefix": one.links.prefix,
         }
     )
 

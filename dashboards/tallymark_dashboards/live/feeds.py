@@ -43,19 +43,23 @@ BEAT_S: Final = 10.0
 
 
 class Address(NamedTuple):
-    """What is rendered once for all its viewers: a page, its query, and the user who sees it.
+    """What is rendered once for all its viewers: a page, its query, the user who sees it, and the
+    prefix of its links (None: that of the settings).
     Users who may change nothing see the same, so they are one user here, without a name
     (:meth:`of`)."""
 
     path: str
     query: tuple[tuple[str, str], ...] = ()
     user: User = VIEWER
+    prefix: str | None = None
 
     @classmethod
-    def of(cls, path: str, query: Iterable[tuple[str, str]], user: User) -> Address:
+    def of(
+        cls, path: str, query: Iterable[tuple[str, str]], user: User, prefix: str | None = None
+    ) -> Address:
         """The address as this user sees it."""
         seen_by = user if user.may_act else User("", user.roles)
-        return cls(path, tuple(query), seen_by)
+        return cls(path, tuple(query), seen_by, prefix)
 
 
 @dataclass(frozen=True, slots=True)

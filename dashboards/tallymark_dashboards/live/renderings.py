@@ -69,10 +69,17 @@ class Renderings:
         with self._context.store.read() as connection:
             return f"{store_marker(connection)}/{self._context.snapshots.version}"
 
-    def page(self, path: str, query: Sequence[tuple[str, str]], user: User) -> PageShown:
-        """The page as this user sees it. While the store is away, the last one that was made for
-        this user; SQLAlchemyError: there is none. LookupError: no page is there."""
-        address = Address(path, tuple(query), user)
+    def page(
+        self,
+        path: str,
+        query: Sequence[tuple[str, str]],
+        user: User,
+        prefix: str | None = None,
+    ) -> PageShown:
+        """The page as this user sees it, with links below ``prefix`` (None: that of the settings).
+        While the store is away, the last one that was made for this user; SQLAlchemyError: there is
+        none. LookupError: no page is there."""
+        address = Address(path, tuple(query), user, prefix)
         entry = page_at(path)
         if entry is not None and entry.asks:
             return self._new(address)
@@ -117,7 +124,8 @@ class Renderings:
     def _new(self, address: Address) -> PageShown:
         self.made += 1
         began_ms = now_ms()
-        composed = compose(self._context, *address, began_ms)
+        path, query, user, prefix = address
+        composed = compose(self._context, path, query, user, began_ms, prefix)
         return PageShown(composed, fragment(self._context, composed), began_ms)
 
 

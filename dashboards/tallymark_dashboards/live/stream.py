@@ -28,8 +28,9 @@ HEADERS: Final = {
 }
 
 
-def address_of(page: str, user: User) -> Address:
-    """The address of a live page, below the prefix. LookupError: it is none."""
+def address_of(page: str, user: User, prefix: str | None = None) -> Address:
+    """The address of a live page, which ``page`` names below the prefix. LookupError: it is
+    none."""
     if len(page) > LONGEST_PAGE:
         raise LookupError(f"an address of {len(page):,} characters is too long")
     try:
@@ -39,7 +40,7 @@ def address_of(page: str, user: User) -> Address:
     entry = page_at(parts.path)
     if entry is None or not entry.live:
         raise LookupError(f"no live page is at {parts.path[:300]!r}")
-    return Address.of(entry.path, parse_qsl(parts.query, keep_blank_values=True), user)
+    return Address.of(entry.path, parse_qsl(parts.query, keep_blank_values=True), user, prefix)
 
 
 class LiveResponse(Response):

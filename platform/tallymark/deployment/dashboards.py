@@ -15,6 +15,7 @@ _HEADER: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _OF_HTTP: Final = frozenset(
     ("authorization", "connection", "content-length", "content-type", "cookie", "host", "origin")
 )
+_OF_ADDRESSES: Final = frozenset(("x-forwarded-host", "x-forwarded-prefix", "x-forwarded-proto"))
 _MASK: Final = re.compile(r"(?:[A-Za-z0-9._*-]+:)?[A-Za-z_*][A-Za-z0-9_*]*(?:\.[A-Za-z0-9_*]+)*")
 _USER: Final = re.compile(r"[^\s,][^,]{0,254}")
 
@@ -40,14 +41,15 @@ class DashboardRoles(Part):
 
 
 class ProxyLogin(Part):
-    """A proxy in front of the dashboards that lets people log in (OpenID Connect), and says by
-    headers who asks. It has to replace these headers where a client sends them."""
+    """A proxy in front of the dashboards. It says by headers which address the browser asked
+    (``X-Forwarded-Proto``, ``X-Forwarded-Host``, ``X-Forwarded-Prefix``) and, where it lets people
+    log in (OpenID Connect), who asks. It has to replace these headers where a client sends them."""
 
     trusted_peers: tuple[str, ...] = ()
     """Addresses and networks (``10.0.3.7``, ``10.0.4.0/24``) whose headers are believed; those of
     other peers are ignored. Empty: there is no such proxy."""
     user_header: str = "X-Forwarded-User"
-    """The header that names the user."""
+    """The header that names the user; empty: people do not log in at the proxy."""
     groups_header: str = "X-Forwarded-Groups"
     """The header that lists groups or roles, with commas between them."""
 
@@ -62,11 +64,16 @@ class ProxyLogin(Part):
     @model_validator(mode="after")
     def _headers_can_be_headers(self) -> Self:
         for name in (self.user_header, self.groups_header):
-            if not _HEADER.fullmatch(name) or name.lower() in _OF_HTTP:
+            if name and (not _HEADER.fullmatch(name) or name.lower() in _OF_HTTP | _OF_ADDRESSES):
                 raise ValueError(f"{name!r} cannot be the name of such a header")
-        if self.user_header.lower() == self.groups_header.lower():
+        if name and self.user_header.lower() == self.groups_header.lower():
             raise ValueError("user_header and groups_header are the same")
         return self
+
+    @property
+    def logs_in(self) -> bool:
+        """Whether the proxy says who asks."""
+        return bool(self.trusted_peers and self.user_header)
 
 
 class DashboardSettings(Part):
@@ -84,7 +91,8 @@ class DashboardSettings(Part):
     """Whether other machines may reach them without TLS or without a log-in."""
     path_prefix: str = ""
     """Below which path a proxy serves them, as in ``/audit``: every link begins with it. The proxy
-    may pass the prefix on or remove it."""
+    may pass the prefix on or remove it; one of ``trusted_peers`` may name another one by
+    ``X-Forwarded-Prefix``."""
     actions: bool = False
     """Whether operators may change something by these pages; else all of them only show."""
     masked_fields: tuple[str, ...] = ()
@@ -96,7 +104,7 @@ class DashboardSettings(Part):
     roles: DashboardRoles = DashboardRoles()
     """Who may look, and who may act."""
     proxy: ProxyLogin = ProxyLogin()
-    """A proxy that lets people log in."""
+    """A proxy whose headers are believed."""
     _scheme: str = PrivateAttr("http")
 
     @field_validator("path_prefix")

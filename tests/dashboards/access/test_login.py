@@ -180,6 +180,17 @@ def test_a_user_without_a_role_sees_nothing() -> None:
     assert b"no role" in said
 
 
+def test_a_proxy_at_which_people_do_not_log_in() -> None:
+    """Its addresses are believed, and no log-in is asked for."""
+    proxy = ProxyLogin(trusted_peers=(PROXY,), user_header="")
+    silent = settings(proxy=proxy, actions=False)
+    assert login_of(Deployment(dashboards=silent)) is None
+    login = DashboardLogin(Deployment(dashboards=silent), None)
+    assert ask(login, ("", "alice"))[:2] == (None, 401)
+    with pytest.raises(UserError, match="no log-in"):
+        login_of(Deployment(dashboards=settings(proxy=proxy)))
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/audit/healthz", "/audit/readyz"])
 def test_health_needs_no_login_and_gives_no_user(path: str) -> None:
     login = proxied(path_prefix="/audit")

@@ -16,6 +16,8 @@ from tallymark.deployment.dashboards import DashboardRoles, DashboardSettings, P
 from tallymark.net.web.access import PEER, WebAccess
 from tallymark.net.web.guard import OwnNames
 from tallymark_audit.store import Store
+from tallymark_dashboards.access.forwarded import Forwarded
+from tallymark_dashboards.access.identity import TrustedProxy
 from tallymark_dashboards.access.login import DashboardLogin
 from tallymark_dashboards.actions.desk import RepairDesk
 from tallymark_dashboards.app.application import create_app
@@ -84,8 +86,10 @@ def app_of() -> Iterator[Callable[..., Callable[[str], Browser]]]:
         ) -> Callable[[str], Browser]:
             proxied = deployment.model_copy(update={"dashboards": settings})
             app = create_app(proxied, store, desk=desk)
-            access = WebAccess(OwnNames(("testserver",)), login=DashboardLogin(proxied, None))
-            inner = access.around(app)
+            access = WebAccess(
+                OwnNames(("testserver", "tallymark.example")), login=DashboardLogin(proxied, None)
+            )
+            inner = Forwarded(access.around(app), TrustedProxy(settings.proxy))
 
             async def through_the_proxy(scope: Any, receive: Any, send: Any) -> None:
                 scope[PEER] = (PROXY, 1)

@@ -219,8 +219,29 @@ def test_the_cookie_is_never_sent_from_other_sites(browser: Browsers) -> None:
     assert "samesite=strict" in given
     assert "httponly" in given
     assert "path=/" in given
-    behind = browser("alice").get(ACCEPT, **{"X-Forwarded-Proto": "https"})
-    assert "secure" not in behind.headers["set-cookie"].lower(), "headers of anyone say nothing"
+    assert "secure" not in given
+    behind = browser("alice").get(
+        ACCEPT, **{"X-Forwarded-Proto": "https", "X-Forwarded-Prefix": "/audit"}
+    )
+    assert "secure" in behind.headers["set-cookie"].lower()
+    assert "path=/audit;" in behind.headers["set-cookie"].lower()
+
+
+def test_a_form_over_plain_http_comes_from_the_host_that_the_proxy_names(
+    browser: Browsers, unchanged: Callable[[], bool]
+) -> None:
+    """Over plain HTTP browsers say only ``Origin``; the proxy asks us by another host."""
+    alice = browser("alice")
+    outside = {"Origin": "http://tallymark.example", "Sec_Fetch_Site": ""}
+    assert alice.post("/act/accept", alice.open(ACCEPT), **outside).status_code == 403
+    evil = {**outside, "X_Forwarded_Host": "evil.example", "Origin": "http://evil.example"}
+    assert alice.post("/act/accept", alice.open(ACCEPT), **evil).status_code == 421
+    assert unchanged()
+    named = {**outside, "X_Forwarded_Host": "tallymark.example", "X_Forwarded_Prefix": "/audit"}
+    done = alice.post("/act/accept", alice.open(ACCEPT), **named)
+    assert done.status_code == 303
+    assert done.headers["location"].startswith("/audit/window?")
+    assert not unchanged()
 
 
 def test_a_form_cannot_be_embedded_nor_sent_elsewhere(browser: Browsers) -> None:

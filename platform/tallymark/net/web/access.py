@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 PEER: Final = "tallymark.peer"
 """Where an ASGI scope has host and port at the other end of the connection, which no header
 changes."""
+SCHEME: Final = "tallymark.scheme"
+"""Where an ASGI scope has the scheme of the connection itself, http or https, which no header
+changes."""
 
 
 class LogIn(Protocol):

@@ -35,7 +35,7 @@ from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.limits.pending_handshakes import PendingHandshakes
 from tallymark.net.tls.handshake import Successor, TlsHandshake
-from tallymark.net.web.access import PEER
+from tallymark.net.web.access import PEER, SCHEME
 from tallymark.net.web.access_log import App, Message, Receive, Send
 from tallymark.net.web.connection_bounds import BoundedConnection, WebLimits
 
@@ -204,7 +204,7 @@ class _WithPeer:
         self._app: Any = ProxyHeadersMiddleware(app, forwarders)  # type: ignore[arg-type]
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        scope[PEER] = scope.get("client")
+        scope[PEER], scope[SCHEME] = scope.get("client"), scope.get("scheme")
         await self._app(scope, receive, send)
 
 
