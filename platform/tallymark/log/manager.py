@@ -127,8 +127,7 @@ class LogManager:
             if topic_id is not None:
                 self._topic_ids[key] = topic_id
             progress.step()
-        logs = {key: self._logs.get(key) for key in found}
-        ends = {key: each.end_offset if each else None for key, each in logs.items()}
+        ends = {key: at.end_offset if (at := self._logs.get(key)) else None for key in found}
         self.high_watermarks.settle(home, ends)
 
     def _open_log(self, home: DataDir, key: LogKey, clean: bool, point: int, now_ms: int) -> None:

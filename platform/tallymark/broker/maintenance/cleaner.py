@@ -75,6 +75,9 @@ class Cleaner:
         self._thread = threads(1, "tallymark-cleaner")
         self._loop = asyncio.get_running_loop()
         self._turns = Turns()
+        self._paused: set[Log] = set()
+        self._working_on: Log | None = None
+        self._turn_ended = asyncio.Event()
         self._look_at = 0.0
         self._not_before: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
         self._told_of: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
@@ -100,7 +103,14 @@ class Cleaner:
             if self._turns.has_room and self._loop.time() >= self._look_at:
                 await self._look()
             if len(self._turns):
-                await self._turn(self._turns.next())
+                run = self._turns.next()
+                self._working_on = run.log
+                self._turn_ended.clear()
+                try:
+                    await self._turn(run)
+                finally:
+                    self._working_on = None
+                    self._turn_ended.set()
             else:
                 await asyncio.sleep(max(self._look_at - self._loop.time(), 0))
 
@@ -110,9 +120,11 @@ class Cleaner:
         others = [
             (each.log, each.last_stable_offset)
             for each in self._partitions
-            if each.log.config.compact and each.topic not in busy
+            if each.log.config.compact and each.topic not in busy and each.log not in self._paused
         ]
         filthiest = await self._in_thread(partial(self._filthiest, others))
+        if filthiest is not None and filthiest.log in self._paused:
+            return  # since we began to look: look again
         if filthiest is None:
             self._look_at = self._loop.time() + self.settings.log_cleaner_backoff_ms / 1000
         else:
@@ -129,7 +141,8 @@ class Cleaner:
             try:
                 dirt = dirt_of(each, self._points.of(each), now_ms, until)
             except (KafkaError, OSError) as error:
-                self._fail(each, f"cannot be looked at: {error}")
+                if each not in self._paused:
+                    self._fail(each, f"cannot be looked at: {error}")
                 continue
             if dirt.worth_it(each.config):
                 found.append(_Filthy(each, dirt))
@@ -180,6 +193,21 @@ class Cleaner:
         if not there:  # retention has removed segments meanwhile, or a cut; begin again
             await self._in_thread(partial(self._worker.drop, run.directory))
         return there
+
+    async def pause(self, target: Log) -> None:
+        """The log is to be cut: no compaction of it begins until :meth:`resume`. One that is under
+        way is given up; its turn has ended on return, so nothing reads or replaces its files."""
+        self._paused.add(target)
+        while self._working_on is target:
+            await self._turn_ended.wait()
+        run = self._turns.of(target)
+        if run is not None:
+            self._turns.end(run)
+            await self._in_thread(partial(self._worker.drop, run.directory))
+
+    def resume(self, target: Log) -> None:
+        """The end of :meth:`pause`."""
+        self._paused.discard(target)
 
     async def note_cut(self, target: Log, offset: int) -> None:
         """The log is being cut at ``offset``: what follows there later has never been cleaned."""

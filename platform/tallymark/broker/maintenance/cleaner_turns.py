@@ -83,6 +83,10 @@ class Turns:
         """The compaction that has the next turn."""
         return self._runs[0]
 
+    def of(self, target: Log) -> Run | None:
+        """The compaction of this log; None where there is none."""
+        return next((each for each in self._runs if each.log is target), None)
+
     def end_turn(self) -> None:
         """End the turn: the compaction goes to the end of the queue."""
         self._runs.rotate(-1)

@@ -123,8 +123,11 @@ class Partition:
         """The log is to be cut at ``offset``, or was: the high watermark is not above it. One that
         is too low costs a wait, one that is too high shows records that may go. No effect with one
         replica."""
-        if self._committed is not None:
-            self._committed = self._within_log(min(self._committed, offset))
+        before = self._committed
+        if before is not None:
+            self._committed = self._within_log(min(before, offset))
+            if self._committed != before:
+                self.wake()
 
     def _within_log(self, offset: int) -> int:
         return max(self.log.start_offset, min(offset, self.log.end_offset))
