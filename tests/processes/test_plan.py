@@ -2,8 +2,13 @@
 
 import pytest
 
-from tallymark.deployment import Deployment, RegistrySettings, ZooKeeperSettings
-from tallymark.deployment.model import BrokerAddress, Cluster
+from tallymark.deployment import (
+    BrokerAddress,
+    Cluster,
+    Deployment,
+    RegistrySettings,
+    ZooKeeperSettings,
+)
 from tallymark.processes.ports import listening, with_free_ports
 from tallymark.processes.supervisor.plan import plan
 

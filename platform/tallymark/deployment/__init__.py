@@ -1,7 +1,8 @@
 """One settings file describes a deployment: clusters, mirrors, registry, store, lake.
 
 Every process of Tallymark reads the same file; audit edges are derived from it. Start with
-:mod:`tallymark.deployment.model` (the shape) and :func:`load` (where the file is looked for).
+:mod:`tallymark.deployment.model` (the shape; its tables are in the files beside it) and
+:func:`load` (where the file is looked for).
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ from tallymark.deployment.load import dump_toml, find_settings, load
 
 if TYPE_CHECKING:
     from tallymark.deployment.audit import AlertSettings, AuditedGroup, AuditSettings
-    from tallymark.deployment.dashboards import DashboardSettings
-    from tallymark.deployment.lake import LakeSettings
-    from tallymark.deployment.model import (
+    from tallymark.deployment.clusters import (
         BrokerAddress,
         Cluster,
         ClusterSecurity,
-        Deployment,
-        HttpSecurity,
-        Mirror,
-        RegistrySettings,
-        RegistryTokens,
         ZooKeeperSettings,
     )
+    from tallymark.deployment.dashboards import DashboardSettings
+    from tallymark.deployment.http_security import HttpSecurity
+    from tallymark.deployment.lake import LakeSettings
+    from tallymark.deployment.mirrors import Mirror
+    from tallymark.deployment.model import Deployment
+    from tallymark.deployment.registry import RegistrySettings, RegistryTokens
 
 __all__ = [
     "AlertSettings",
@@ -52,17 +52,17 @@ _HOMES: Final = {
     "AlertSettings": "audit",
     "AuditSettings": "audit",
     "AuditedGroup": "audit",
-    "BrokerAddress": "model",
-    "Cluster": "model",
-    "ClusterSecurity": "model",
+    "BrokerAddress": "clusters",
+    "Cluster": "clusters",
+    "ClusterSecurity": "clusters",
     "DashboardSettings": "dashboards",
     "Deployment": "model",
-    "HttpSecurity": "model",
+    "HttpSecurity": "http_security",
     "LakeSettings": "lake",
-    "Mirror": "model",
-    "RegistrySettings": "model",
-    "RegistryTokens": "model",
-    "ZooKeeperSettings": "model",
+    "Mirror": "mirrors",
+    "RegistrySettings": "registry",
+    "RegistryTokens": "registry",
+    "ZooKeeperSettings": "clusters",
 }
 
 if not TYPE_CHECKING:  # with __getattr__, type checkers would accept every name

@@ -5,8 +5,13 @@ import time
 
 from eventually import eventually
 
-from tallymark.deployment import BrokerAddress, Cluster, Deployment, RegistrySettings
-from tallymark.deployment.model import ZooKeeperSettings
+from tallymark.deployment import (
+    BrokerAddress,
+    Cluster,
+    Deployment,
+    RegistrySettings,
+    ZooKeeperSettings,
+)
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.testing import ScriptedBroker
 from tallymark_dashboards.snapshots.holder import Snapshots
