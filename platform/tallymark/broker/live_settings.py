@@ -9,8 +9,8 @@ from typing import Final
 from tallymark.broker.leadership.apply_image import Leadership
 from tallymark.broker.listening import Listeners
 from tallymark.broker.maintenance.cleaner import Cleaner
-from tallymark.broker.settings.broker import is_secret, kafka_name
 from tallymark.broker.settings.dynamic import Dynamic
+from tallymark.broker.settings.names import is_secret, kafka_name
 from tallymark.broker.state import BrokerState
 from tallymark.errors import UserError
 

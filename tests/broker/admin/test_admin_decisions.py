@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 from project import ROOT
 
 from tallymark.broker.reference import settings_page as config_reference
-from tallymark.broker.settings.broker import (
-    OTHER_NAMES,
-    BrokerSettings,
-    is_secret,
-    kafka_name,
-)
+from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.config_alter import AlterOp, changed, replaced
 from tallymark.broker.settings.config_describe import describe_broker, describe_topic
 from tallymark.broker.settings.config_types import (
@@ -30,6 +25,7 @@ from tallymark.broker.settings.config_types import (
     ratio,
     shown,
 )
+from tallymark.broker.settings.names import OTHER_NAMES, is_secret, kafka_name
 from tallymark.broker.settings.properties_file import ONLY, UNITS, WITHOUT_EFFECT, read_properties
 from tallymark.broker.settings.text import log_effective, parse
 from tallymark.broker.settings.topic_configs import RULES, log_config, topic_values

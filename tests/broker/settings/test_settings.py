@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tallymark.broker.settings.broker import BrokerSettings, kafka_name
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.settings.names import kafka_name
 from tallymark.broker.settings.text import parse, reference
 from tallymark.cli.servers.broker import command, of_deployment
 from tallymark.deployment import BrokerAddress, Cluster, Deployment, ZooKeeperSettings

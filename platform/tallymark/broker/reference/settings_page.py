@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tallymark.broker.settings.broker import OTHER_NAMES, BrokerSettings, kafka_name
+from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.config_describe import Described, describe_broker
 from tallymark.broker.settings.group_configs import GROUP_RULES
+from tallymark.broker.settings.names import OTHER_NAMES, kafka_name
 from tallymark.broker.settings.properties_file import ONLY, UNITS, WITHOUT_EFFECT
 from tallymark.broker.settings.topic_config import TopicConfig
 from tallymark.broker.settings.topic_configs import RULES

@@ -27,10 +27,11 @@ import annotated_types
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from tallymark.broker.settings.broker import BrokerSettings, is_secret, kafka_name
+from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.config_types import INT_MAX, ConfigSource, ConfigType, shown
 from tallymark.broker.settings.dynamic import DYNAMIC, Dynamic
 from tallymark.broker.settings.group_configs import GROUP_RULES
+from tallymark.broker.settings.names import is_secret, kafka_name
 from tallymark.broker.settings.topic_config import TopicConfig
 from tallymark.broker.settings.topic_configs import RULES, understood
 

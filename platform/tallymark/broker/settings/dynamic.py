@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark.broker.settings.broker import BrokerSettings, kafka_name
+from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.config_alter import Change, edited, present
 from tallymark.broker.settings.config_types import shown
+from tallymark.broker.settings.names import kafka_name
 from tallymark.broker.settings.text import parse
 from tallymark.errors import CODES, KafkaError, UserError
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from tallymark.broker.settings.broker import kafka_name
+from tallymark.broker.settings.names import kafka_name
 from tallymark.errors import UserError
 from tallymark.java_properties import pairs
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tallymark.broker.settings.broker import OTHER_NAMES, BrokerSettings, is_secret, kafka_name
+from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.config_types import shown
+from tallymark.broker.settings.names import OTHER_NAMES, is_secret, kafka_name
 from tallymark.deployment.secret_text import resolve
 from tallymark.errors import UserError
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from tallymark.broker.metadata.image import TopicImage
 from tallymark.broker.security.users import MECHANISM_OF
-from tallymark.broker.settings.broker import is_secret
+from tallymark.broker.settings.names import is_secret
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.protocol.acls.text import STORED_NAMES

@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from tallymark.broker.server import Broker
-from tallymark.broker.settings.broker import BrokerSettings, is_secret
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.settings.names import is_secret
 from tallymark.broker.settings.properties_file import Read, read_properties
 from tallymark.broker.settings.text import parse, reference
 from tallymark.deployment import Deployment, load
