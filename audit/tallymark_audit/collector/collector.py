@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tallymark.clock import now_ms
 from tallymark.errors import TallymarkError
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark_audit.collector import corrections
 from tallymark_audit.collector.backoff import Backoff, committing
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.collector.fetching import CollectorSettings, Fetching, NowMs
@@ -278,7 +279,7 @@ class Collector:
             if topic_id and position.topic_id and topic_id != position.topic_id:
                 self._commit(now)
                 log.warning("topic %s was made again, counting its new log", place[0])
-                self.ledger.start_over(self.ledger.positions[place], topic_id, now)
+                corrections.start_over(self.ledger, self.ledger.positions[place], topic_id, now)
 
     # -- committing ---------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from tallymark.errors import (
 from tallymark.protocol.records.batch import Batch, Record
 from tallymark.protocol.records.columns import RecordColumns
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
+from tallymark_audit.collector import corrections
 from tallymark_audit.collector.backoff import Backoff, committing
 from tallymark_audit.collector.counting.cells import MAX_RANGES
 from tallymark_audit.collector.counting.fetch_runs import FetchRuns, RunReader
@@ -157,7 +158,7 @@ class Fetching:
         self._met.forget(*place)
         if counted is not None and place in self._ledger.damaged:
             self._commit(self._clock())
-            self._ledger.go_on(position)
+            corrections.go_on(self._ledger, position)
         return counted
 
     def _pass_over(self, position: Position, error: CorruptMessageError) -> CountedFetch:
@@ -224,7 +225,7 @@ class Fetching:
         log.warning("%s-%s: %s", topic, partition, reason)
         self._commit(self._clock())
         to = replace(position, next_offset=start, leader_epoch=-1)
-        self._ledger.skip(position, to, reason, self._clock())
+        corrections.skip(self._ledger, position, to, reason, self._clock())
 
     def _recount(self, position: Position, cut: int) -> None:
         now, place = self._clock(), position.place
@@ -237,7 +238,7 @@ class Fetching:
             f"{len(affected)} cells were counted again"
         )
         log.warning("%s-%s: %s", *place, reason)
-        self._ledger.cut(position, to, rebuilt, reason, now, holes)
+        corrections.cut(self._ledger, position, to, rebuilt, reason, now, holes)
 
     def rules(self, now: int, live: bool = False, seen_at: int = -1) -> Rules:
         """How records are counted now (ms). ``live``: they have only just been appended;

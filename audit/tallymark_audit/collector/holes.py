@@ -16,6 +16,7 @@ from tallymark.client import FetchSpec
 from tallymark.client.reading.behind import goes_on_at
 from tallymark.errors import CODES, CorruptMessageError, KafkaError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
+from tallymark_audit.collector import corrections
 from tallymark_audit.collector.counting.readable import ReadablePart
 from tallymark_audit.collector.ledger import CountedFetch, Ledger
 from tallymark_audit.model.log_reader import FetchedLike, LogReader
@@ -119,9 +120,9 @@ class Mending:
                 raise
             (start,) = self.reader.get_offsets_before(*place, EARLIEST)
             if start > hole.start:
-                self.ledger.give_up(place, hole)
+                corrections.give_up(self.ledger, place, hole)
             return
         part = ReadablePart(batches, left_out, hole.end, position.high_watermark)
         found = self.count(replace(position, next_offset=hole.start), part, now)
         if not found.holes:
-            self.ledger.fill(hole, replace(found, to=position), now)
+            corrections.fill(self.ledger, hole, replace(found, to=position), now)

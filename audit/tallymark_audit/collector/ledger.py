@@ -1,4 +1,4 @@
-"""The collector's side of the store: positions and cells in memory, and every write of them.
+"""The collector's side of the store: positions and cells in memory, and what is written of them.
 
 What is in memory is a copy. It is thrown away whenever a write fails, so that no error can count a
 record twice or skip one; the worst it can do is to make the collector late.
@@ -6,10 +6,9 @@ record twice or skip one; the worst it can do is to make the collector late.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
@@ -17,7 +16,6 @@ from sqlalchemy import Connection, select
 
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_audit.collector.counting.cells import MAX_RANGES, count
-from tallymark_audit.collector.counting.comparison import difference, news, rewritten
 from tallymark_audit.collector.counting.lateness import Lateness
 from tallymark_audit.collector.counting.monitoring import MonitoringBatch
 from tallymark_audit.collector.limits.lake_claims import owed, parted
@@ -31,25 +29,19 @@ from tallymark_audit.store import Store
 from tallymark_audit.store.counted import counts, deleted, positions, recounts
 from tallymark_audit.store.counted.claims import add_events
 from tallymark_audit.store.counted.damage import (
-    MENDED,
     UnreadableSpan,
     damaged_places,
-    end_damage,
-    end_stop,
-    fill,
-    give_up,
     holes_of,
     not_final,
     note_holes,
 )
-from tallymark_audit.store.counted.incidents import Incident, add_gap, add_incident, fold_incident
+from tallymark_audit.store.counted.incidents import Incident, add_gap, fold_incident
 from tallymark_audit.store.counted.lateness import add_latencies, add_lateness
 from tallymark_audit.store.counted.positions import FencedError, Position
 from tallymark_audit.store.schema.tables import reporters
 
 __all__ = ["CountedFetch", "FencedError", "Ledger", "TopicPartition"]
 
-log: Final = logging.getLogger(__name__)
 REMEMBERED: Final = 32_768
 """Cells kept in memory beside the positions, the latest ones of each partition."""
 LEAST_REMEMBERED: Final = 64
@@ -158,7 +150,7 @@ class Ledger:
         for position in taken:
             self.positions[position.place] = position
             self._held[position.place] = position.generation
-            self._cells.pop(position.place, None)
+            self.forget_cells(position.place)
             self.opener.forget(position.place)
 
     def drop(self, places: Iterable[TopicPartition]) -> None:
@@ -209,11 +201,11 @@ class Ledger:
                 for start, to in _stretches(some):
                     positions.move(connection, self.cluster, start, to)
                 for one in some:
-                    self._report(connection, one, now)
+                    self.save_report(connection, one, now)
                     note_holes(connection, self.cluster, place, one.holes, now)
                 runs = [run for one in some for run in one.runs]
                 if runs:
-                    cells[place] = self._save(connection, place, runs, now)
+                    cells[place] = self.save_runs(connection, place, runs, now)
             changed = chain.from_iterable(each.values() for each in cells.values())
             counts.touch(connection, self.cluster, counts.windows_of(changed), now)
             if late:
@@ -230,29 +222,6 @@ class Ledger:
         """Keep the positions in memory, without writing them to the store yet."""
         self.positions.update((one.place, one.to) for one in found)
 
-    def start_over(self, known: Position, topic_id: str, now: int) -> None:
-        """The topic was deleted and made again: its counts stay, and a new log begins."""
-        fresh = Position(known.topic, known.partition, topic_id, generation=known.generation)
-        reason = f"the topic was deleted and made again; its log was counted to {known.next_offset}"
-        with self.store.write() as connection:
-            self._jump(connection, known, fresh, "recreated", reason, now)
-            counts.detach_offsets(connection, self.cluster, *known.place, now)
-            end_damage(connection, self.cluster, known.place)
-        self._jumped(fresh)
-
-    def skip(self, known: Position, to: Position, reason: str, now: int) -> None:
-        """The records up to ``to`` are gone before they were counted."""
-        with self.store.write() as connection:
-            self._jump(connection, known, to, "expired", reason, now)
-        self._jumped(to)
-
-    def go_on(self, at: Position) -> None:
-        """An older program had stopped in the partition; it was read on."""
-        with self.store.write() as connection:
-            positions.move(connection, self.cluster, at.next_offset, at)
-            end_stop(connection, self.cluster, at.place)
-        self.damaged -= {at.place}
-
     def holes(self, place: TopicPartition) -> list[UnreadableSpan]:
         """What could not be read of a partition, and is not counted."""
         with self.store.read() as connection:
@@ -264,81 +233,6 @@ class Ledger:
             found = not_final(connection, self.cluster)
         return [one for one in found if one[0] in self.positions]
 
-    def fill(self, hole: UnreadableSpan, found: CountedFetch, now: int) -> None:
-        """Count a hole that can be read by now: exactly once, also over a crash. ``found``
-        does not move the position."""
-        place = found.place
-        self._cells.pop(place, None)
-        with self.store.write() as connection:
-            known = self.positions[place]
-            positions.move(connection, self.cluster, known.next_offset, known)
-            if not fill(connection, self.cluster, place, hole):
-                return
-            self._report(connection, found, now)
-            if found.runs:
-                cells = self._save(connection, place, found.runs, now)
-                windows = counts.windows_of(cells.values())
-                counts.touch(connection, self.cluster, windows, now)
-            incident = Incident(MENDED, "it can be read again", *place, hole.start, hole.end)
-            add_incident(connection, self.cluster, incident, now)
-
-    def give_up(self, place: TopicPartition, hole: UnreadableSpan) -> None:
-        """It is gone from the log, and will never be read."""
-        with self.store.write() as connection:
-            give_up(connection, self.cluster, place, hole)
-
-    def cut(
-        self,
-        known: Position,
-        to: Position,
-        rebuilt: Cells,
-        reason: str,
-        now: int,
-        holes: Sequence[UnreadableSpan] = (),
-    ) -> None:
-        """The log was cut at ``to.next_offset``: cells that reach beyond it are replaced by
-        ``rebuilt``, which were counted again up to there, without the ``holes`` that were found."""
-        topic, partition = known.place
-        with self.store.write() as connection:
-            self._jump(connection, known, to, "truncated", reason, now)
-            counts.replace_beyond(
-                connection, self.cluster, topic, partition, to.next_offset, rebuilt, now
-            )
-            end_damage(connection, self.cluster, known.place, to.next_offset)
-            note_holes(connection, self.cluster, known.place, holes, now)
-        self._jumped(to)
-
-    def recount(
-        self,
-        request: recounts.RecountRequest,
-        window: int,
-        end: int,
-        compare: Callable[[list[Observation]], list[Observation]],
-        now: int,
-    ) -> None:
-        """A window of a partition was counted again up to offset ``end``, excluded: replace the
-        cells that ``compare`` returns, and store the progress of the request. If more of the window
-        was counted in the meantime, nothing is done. PartitionFencedError: another collector has
-        the partition now."""
-        known, place = self.positions[request.place], request.place
-        self._cells.pop(place, None)
-        with self.store.write() as connection:
-            positions.move(connection, self.cluster, known.next_offset, known)
-            before = counts.cells_of_window(connection, self.cluster, *place, window)
-            if any(seen.last_offset >= end for seen in before):
-                return
-            changed = compare(before)
-            if changed:
-                counts.save_observations(connection, self.cluster, *place, changed, now)
-            found = news(before, changed)
-            if found:
-                said = (*difference(before, found), rewritten(found))
-                incident = _recounted(place, window, end, before, said, request.job)
-                add_incident(connection, self.cluster, incident, now)
-                log.warning("%s-%s: %s", *place, incident.reason)
-            done = replace(request, cells=request.cells + len(found))
-            recounts.advance(connection, self.cluster, done)
-
     def note(self, incident: Incident, now: int) -> None:
         """Record an incident; one like it within a day is counted, see fold_incident."""
         with self.store.write() as connection:
@@ -349,6 +243,10 @@ class Ledger:
         with self.store.read() as connection:
             return counts.cells_beyond(connection, self.cluster, *place, offset)
 
+    def forget_cells(self, place: TopicPartition) -> None:
+        """Read the cells of a partition from the store when they are needed next."""
+        self._cells.pop(place, None)
+
     @contextmanager
     def write(self, now: int, discovered_through: int | None = None) -> Iterator[Connection]:
         """A write transaction that only the collector in charge of the cluster can make."""
@@ -356,27 +254,11 @@ class Ledger:
             positions.fence(connection, self.cluster, self.generation, now, discovered_through)
             yield connection
 
-    def _jump(
-        self,
-        connection: Connection,
-        known: Position,
-        to: Position,
-        kind: str,
-        reason: str,
-        now: int,
-    ) -> None:
-        positions.move(connection, self.cluster, known.next_offset, to)
-        offsets = sorted((known.next_offset, to.next_offset))
-        incident = Incident(kind, reason, known.topic, known.partition, *offsets)
-        add_incident(connection, self.cluster, incident, now)
-
-    def _jumped(self, to: Position) -> None:
-        self.positions[to.place] = to
-        self._cells.pop(to.place, None)
-
-    def _save(
+    def save_runs(
         self, connection: Connection, place: TopicPartition, runs: Sequence[SeenRun], now: int
     ) -> Cells:
+        """Add runs to the cells of a partition in a transaction of the caller. Returns the changed
+        cells; those in memory stay as they were."""
         before: Mapping[CellKey, Observation] = self._cells.get(place, {})
         unknown = {run.key for run in runs} - before.keys()
         if unknown:
@@ -412,7 +294,8 @@ class Ledger:
             fold_incident(connection, self.cluster, incident, now)
         return [run for run in runs if run.key not in absurd]
 
-    def _report(self, connection: Connection, one: CountedFetch, now: int) -> None:
+    def save_report(self, connection: Connection, one: CountedFetch, now: int) -> None:
+        """Write the events and the incidents of a fetch in a transaction of the caller."""
         read = one.monitoring
         if read is not None:
             place = self.cluster, read.partition
@@ -435,26 +318,6 @@ class Ledger:
         most = max(LEAST_REMEMBERED, REMEMBERED // max(1, len(self._cells)))
         for key in list(cells)[: max(0, len(cells) - most)]:
             del cells[key]
-
-
-def _recounted(
-    place: TopicPartition,
-    window: int,
-    end: int,
-    before: Iterable[Observation],
-    found: tuple[int, int, int],
-    job: str,
-) -> Incident:
-    """What a second count found that the first had otherwise: records fewer, records more, and
-    blocks with other contents."""
-    first = min((seen.first_offset for seen in before if seen.first_offset >= 0), default=-1)
-    words = ("{} records fewer", "{} records more", "other contents in {} blocks")
-    told = [text.format(number) for text, number in zip(words, found, strict=True) if number]
-    reason = (
-        f"window {utc(window)} was counted again for {job}: "
-        f"{' and '.join(told) or 'others'} than were counted before"
-    )
-    return Incident("recounted", reason, *place, first, end, max(1, found[0] + found[1]))
 
 
 def _stretches(steps: Iterable[CountedFetch]) -> list[tuple[int, Position]]:

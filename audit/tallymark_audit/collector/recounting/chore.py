@@ -15,6 +15,7 @@ from typing import Final
 
 from tallymark.errors import CorruptMessageError, CorruptRecordError, TallymarkError
 from tallymark.protocol.topic_partition import EARLIEST, TopicPartition
+from tallymark_audit.collector import corrections
 from tallymark_audit.collector.backoff import Backoff
 from tallymark_audit.collector.counting.comparison import changed_cells
 from tallymark_audit.collector.ledger import ABSURD, Ledger
@@ -231,7 +232,8 @@ class Recounting:
             return  # the store was away, or others count it now: it is done once more
         # What retention took while it was read is not lost either.
         (log_start,) = self._reader.get_offsets_before(*place, EARLIEST)
-        self._ledger.recount(
+        corrections.recount(
+            self._ledger,
             _behind(work),
             work.window,
             again.end,
