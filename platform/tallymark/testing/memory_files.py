@@ -1,7 +1,8 @@
 """A disk in memory that fails on request and forgets what was not synced.
 
 :class:`MemoryFiles` has the same port as :class:`tallymark.log.disk.files.OsFiles`. It knows two
-states of every file and folder: what processes see, and what would be there after a power failure.
+states of every file and folder: what processes see, and what would be there after a power failure
+(:mod:`tallymark.testing.memory_tree`).
 
 * :meth:`MemoryFiles.kill` is ``kill -9``: locks are free, old handles are dead, nothing is lost.
 * :meth:`MemoryFiles.lose_unsynced` is a power failure: bytes not synced are gone, or a prefix of
@@ -19,31 +20,11 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from tallymark.log.disk.files import Data, File, Handle, Lock, LockHeldError
-
-Survivors = Callable[[str, int], int]
-"""(path, unsynced bytes appended) -> how many of them survive the power failure."""
-
-
-@dataclass(slots=True, eq=False)
-class _Inode:
-    """A file: ``content`` as processes see it, ``durable`` as the platter has it."""
-
-    content: bytearray = field(default_factory=bytearray)
-    durable: bytes = b""
-    synced: int = 0
-    """The number of the latest sync that has begun of those that have ended."""
-
-
-@dataclass(slots=True, eq=False)
-class _Folder:
-    names: dict[str, _Inode | _Folder] = field(default_factory=dict)
-    durable_names: dict[str, _Inode | _Folder] = field(default_factory=dict)
-    moved: set[str] = field(default_factory=set)
-    """Names given up by a rename, not by a removal, since the last sync."""
+from tallymark.testing.memory_tree import Folder, Inode, MemoryTree, Survivors
 
 
 @dataclass(slots=True)
@@ -57,7 +38,7 @@ class MemoryFiles:
     """A :class:`tallymark.log.disk.files.Files` in memory. Single-threaded, for tests."""
 
     def __init__(self) -> None:
-        self._root = _Folder()
+        self._tree = MemoryTree()
         self._room: int | None = None
         self._locks: dict[str, str] = {}
         self._write_faults: list[_Fault] = []
@@ -116,55 +97,55 @@ class MemoryFiles:
         first ``survivors(path, count)``; every folder has the names it had when it was synced.
         Files removed since then are back, or not: a disk may do either."""
         self.kill()
-        _lose(self._root, "", survivors, removed_are_back)
+        self._tree.lose_unsynced(survivors, removed_are_back)
 
     # --- what a test looks at
 
     def content(self, path: str) -> bytes:
         """The bytes of a file."""
-        return bytes(self._inode(path).content)
+        return bytes(self._tree.inode(path).content)
 
     def names(self, path: str) -> list[str]:
         """What is in a folder, also of a broken disk."""
-        return sorted(self._folder(path).names)
+        return sorted(self._tree.folder(path).names)
 
     def overwrite(self, path: str, data: Data) -> None:
         """Put other bytes into a file, synced: damage, or a test's own file."""
-        inode = self._inode(path, create=True)
+        inode = self._tree.inode(path, create=True)
         inode.content[:] = data
         inode.durable = bytes(data)
 
     def durable(self, path: str) -> bytes:
         """The bytes of a file that a power failure leaves."""
-        return self._inode(path).durable
+        return self._tree.inode(path).durable
 
     def unsynced(self, path: str) -> bool:
         """Whether a power failure would take something from the file."""
-        inode = self._inode(path)
+        inode = self._tree.inode(path)
         return bytes(inode.content) != inode.durable
 
     # --- the Files port
 
     def open(self, path: str, *, create: bool = True) -> File:
         self._check(path)
-        if create and self._find(path) is None:
+        if create and self._tree.find(path) is None:
             self._operate("create", path)
-        return _MemoryFile(self, path, self._inode(path, create=create))
+        return _MemoryFile(self, path, self._tree.inode(path, create=create))
 
     def reader(self, path: str) -> Handle:
         self._check(path)
-        return _MemoryFile(self, path, self._inode(path))
+        return _MemoryFile(self, path, self._tree.inode(path))
 
     def read(self, path: str) -> bytes:
         self._check(path)
         return self.content(path)
 
     def exists(self, path: str) -> bool:
-        return self._find(path) is not None
+        return self._tree.find(path) is not None
 
     def size(self, path: str) -> int:
         self._check(path)
-        return len(self._inode(path).content)
+        return len(self._tree.inode(path).content)
 
     def space(self, path: str) -> tuple[int, int]:
         self._check(path)
@@ -172,88 +153,61 @@ class MemoryFiles:
 
     def listdir(self, path: str) -> list[str]:
         self._check(path)
-        return sorted(self._folder(path).names)
+        return sorted(self._tree.folder(path).names)
 
     def is_dir(self, path: str) -> bool:
-        return isinstance(self._find(path), _Folder)
+        return isinstance(self._tree.find(path), Folder)
 
     def make_dirs(self, path: str) -> None:
         self._check(path)
-        if self._find(path) is None:
+        if self._tree.find(path) is None:
             self._operate("make_dirs", path)
-        folder = self._root
-        for part in _parts(path):
-            below = folder.names.setdefault(part, _Folder())
-            if isinstance(below, _Inode):
-                raise NotADirectoryError(errno.ENOTDIR, "not a folder", path)
-            folder = below
+        self._tree.make_dirs(path)
 
     def remove(self, path: str) -> None:
         self._check(path)
         parent, name = os.path.split(path)
-        found = self._find(path)
-        if isinstance(found, _Folder):
+        found = self._tree.find(path)
+        if isinstance(found, Folder):
             raise IsADirectoryError(errno.EISDIR, "a folder", path)
         if found is not None:
             self._operate("remove", path)
-            del self._folder(parent).names[name]
+            del self._tree.folder(parent).names[name]
 
     def remove_dir(self, path: str) -> None:
         self._check(path)
-        if self._folder(path).names:
+        if self._tree.folder(path).names:
             raise OSError(errno.ENOTEMPTY, "not empty", path)
         self._operate("remove_dir", path)
         parent, name = os.path.split(path)
-        del self._folder(parent).names[name]
+        del self._tree.folder(parent).names[name]
 
     def rename(self, old: str, new: str) -> None:
         self._check(old)
-        node = self._find(old)
+        node = self._tree.find(old)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
         self._operate("rename", old)
-        self._folder(os.path.dirname(new)).names[os.path.basename(new)] = node
-        source = self._folder(os.path.dirname(old))
+        self._tree.folder(os.path.dirname(new)).names[os.path.basename(new)] = node
+        source = self._tree.folder(os.path.dirname(old))
         del source.names[os.path.basename(old)]
         source.moved.add(os.path.basename(old))
 
     def sync_dir(self, path: str) -> None:
-        folder = self._folder(path)
+        folder = self._tree.folder(path)
         names, moved = dict(folder.names), set(folder.moved)
         self._sync(path)
         folder.durable_names = names
         folder.moved -= moved
 
     def lock(self, path: str, owner: str) -> Lock:
-        self._inode(path, create=True)
+        self._tree.inode(path, create=True)
         if path in self._locks:
             raise LockHeldError(path, self._locks[path])
         self._locks[path] = owner
         return _MemoryLock(self._locks, path)
 
     # --- inside
-
-    def _find(self, path: str) -> _Inode | _Folder | None:
-        node: _Inode | _Folder | None = self._root
-        for part in _parts(path):
-            node = node.names.get(part) if isinstance(node, _Folder) else None
-        return node
-
-    def _folder(self, path: str) -> _Folder:
-        node = self._find(path)
-        if not isinstance(node, _Folder):
-            raise FileNotFoundError(errno.ENOENT, "no such folder", path)
-        return node
-
-    def _inode(self, path: str, *, create: bool = False) -> _Inode:
-        folder = self._folder(os.path.dirname(path))
-        name = os.path.basename(path)
-        if create and name not in folder.names:
-            folder.names[name] = _Inode()
-        node = folder.names.get(name)
-        if not isinstance(node, _Inode):
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return node
 
     def _check(self, path: str) -> None:
         if any(path.startswith(broken) for broken in self._broken):
@@ -284,7 +238,7 @@ class MemoryFiles:
 class _MemoryFile:
     """A file and its handle in one: nothing has to outlive a descriptor here."""
 
-    def __init__(self, files: MemoryFiles, path: str, inode: _Inode) -> None:
+    def __init__(self, files: MemoryFiles, path: str, inode: Inode) -> None:
         self._files = files
         self._path = path
         self._inode = inode
@@ -361,36 +315,8 @@ class _MemoryLock:
         self._locks.pop(self._path, None)
 
 
-def _parts(path: str) -> Iterator[str]:
-    return (part for part in path.split("/") if part)
-
-
 def _take(faults: list[_Fault], path: str) -> _Fault | None:
     for index, fault in enumerate(faults):
         if fault.where in path:
             return faults.pop(index)
     return None
-
-
-def _lose(folder: _Folder, path: str, survivors: Survivors, removed_are_back: bool) -> None:
-    seen, folder.names = folder.names, {}
-    for name, node in folder.durable_names.items():
-        below = f"{path}/{name}"
-        if isinstance(node, _Folder):
-            _lose(node, below, survivors, removed_are_back)
-        elif name not in seen and not removed_are_back and name not in folder.moved:
-            continue  # a rename is lost as a whole: the old name is back
-        else:
-            _lose_bytes(node, below, survivors)
-        folder.names[name] = node
-    folder.durable_names = dict(folder.names)
-    folder.moved.clear()
-
-
-def _lose_bytes(inode: _Inode, path: str, survivors: Survivors) -> None:
-    kept = inode.durable
-    appended = bytes(inode.content[len(kept) :])
-    if appended and inode.content.startswith(kept):  # else it was cut: the cut is lost as well
-        kept += appended[: survivors(path, len(appended))]
-    inode.content[:] = kept
-    inode.durable = kept
