@@ -99,10 +99,11 @@ class Forwarded:
             headers.insert(0, (b"host", said.host.encode("latin-1")))
         # The web server believes the scheme that any program on this machine says.
         scheme = said.scheme or scope.get(SCHEME) or scope.get("scheme", "http")
-        outside: Message = {**scope, "headers": headers, "scheme": scheme}
+        # In the scope itself, not in a copy: the access log, around us, reads there who logged in.
+        scope.update(headers=headers, scheme=scheme)
         if said.prefix is not None:
-            outside[PREFIX] = said.prefix
-        await self._app(outside, receive, send)
+            scope[PREFIX] = said.prefix
+        await self._app(scope, receive, send)
 
 
 def _wrong(header: bytes, value: str, expected: str) -> Outside:

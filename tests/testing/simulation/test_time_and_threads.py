@@ -110,12 +110,37 @@ def test_garbage_of_before_is_not_collected_in_the_simulation() -> None:
     assert gc.isenabled()
 
 
-def test_random_bytes_are_the_seeds() -> None:
+def test_threads_from_before_go_on() -> None:
+    """Spark's client has a thread that sleeps for a second again and again. It was refused like the
+    simulation, and the test that ran then failed."""
+    began, done = threading.Event(), list[bytes]()
+
+    def outside() -> None:
+        began.wait()
+        time.sleep(0.001)
+        inner = threading.Thread(target=lambda: done.append(os.urandom(16)))
+        inner.start()
+        inner.join()
+
+    before = threading.Thread(target=outside)
+    before.start()
+
     async def main() -> bytes:
+        began.set()
+        before.join()
         return os.urandom(16)
 
-    assert Bench(1).run(main()) == Bench(1).run(main())
-    assert Bench(1).run(main()) != Bench(2).run(main())
+    assert Bench(1).run(main()) == Bench(1).run(_sixteen_bytes())
+    assert len(done) == 1
+
+
+async def _sixteen_bytes() -> bytes:
+    return os.urandom(16)
+
+
+def test_random_bytes_are_the_seeds() -> None:
+    assert Bench(1).run(_sixteen_bytes()) == Bench(1).run(_sixteen_bytes())
+    assert Bench(1).run(_sixteen_bytes()) != Bench(2).run(_sixteen_bytes())
 
 
 def test_jobs_take_turns_with_the_loop_and_wait_for_locks() -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from tallymark.testing.simulation.engine.jobs import Jobs
 from tallymark.testing.simulation.engine.process import RUNNING
@@ -22,26 +22,37 @@ class LeftSimulationError(RuntimeError):
 
 @contextmanager
 def sealed(jobs: Jobs) -> Iterator[None]:
-    """While this holds, in this process of the operating system: ``Thread.start`` and
-    ``time.sleep`` raise, ``threading.Lock`` in simulated processes is one of jobs, random bytes
-    (UUIDs, secrets) come from the seed, and cyclic garbage is not collected: the finalizers of
-    objects from before the simulation may sleep, and would run in the middle of it."""
-    bytes_of = jobs.loop.chances.of("random bytes").randbytes
-    real_lock = threading.Lock
+    """While this holds, in this thread: ``Thread.start`` and ``time.sleep`` raise,
+    ``threading.Lock`` in simulated processes is one of jobs, random bytes (UUIDs, secrets) come
+    from the seed, and cyclic garbage is not collected: the finalizers of objects from before the
+    simulation may sleep, and would run in the middle of it.
+
+    Other threads, of libraries that were used before, go on as ever."""
+    seeded_bytes = jobs.loop.chances.of("random bytes").randbytes
+    ours = threading.get_ident()
+    real_lock, real_start, real_sleep = threading.Lock, threading.Thread.start, time.sleep
+    real_bytes = os.urandom
 
     def lock() -> Any:
         return jobs.lock() if RUNNING.get() is not None else real_lock()
 
-    def no_thread(thread: threading.Thread) -> NoReturn:
-        raise LeftSimulationError(f"thread {thread.name!r}: a simulation has none")
+    def start(thread: threading.Thread) -> None:
+        if threading.get_ident() == ours:
+            raise LeftSimulationError(f"thread {thread.name!r}: a simulation has none")
+        real_start(thread)
 
-    def no_sleep(seconds: float) -> NoReturn:
-        raise LeftSimulationError(f"time.sleep({seconds}): time is simulated")
+    def sleep(seconds: float) -> None:
+        if threading.get_ident() == ours:
+            raise LeftSimulationError(f"time.sleep({seconds}): time is simulated")
+        real_sleep(seconds)
+
+    def bytes_of(size: int) -> bytes:
+        return seeded_bytes(size) if threading.get_ident() == ours else real_bytes(size)
 
     replaced: list[tuple[Any, str, Callable[..., Any]]] = [
-        (threading.Thread, "start", no_thread),
+        (threading.Thread, "start", start),
         (threading, "Lock", lock),
-        (time, "sleep", no_sleep),
+        (time, "sleep", sleep),
         (os, "urandom", bytes_of),
         (random, "_urandom", bytes_of),
     ]
