@@ -433,6 +433,7 @@ def test_a_page_that_fails_is_an_error_of_ours(caplog: pytest.LogCaptureFixture)
     assert "/x cannot be answered" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_held_up_is_late() -> None:
     async def hold_up() -> float:
         lag = LoopLag()

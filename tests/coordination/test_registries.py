@@ -107,6 +107,7 @@ def test_a_broker_id_in_use_is_an_error_at_once(zookeeper: ZooKeeper, other: Zoo
         BrokerRegistry(other).register(BrokerInfo(1, "127.0.0.1", 9999, "run-2"))
 
 
+@pytest.mark.slow
 def test_a_restarted_broker_waits_for_its_own_entry_of_before(
     make_session: Callable[..., ZooKeeper], zookeeper: ZooKeeper
 ) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from project import ROOT
 
 PAGE = (ROOT / "docs/architecture.md").read_text()
@@ -27,6 +28,7 @@ PACKAGE_FILES = [
 ]
 
 
+@pytest.mark.slow
 def test_the_file_map_is_up_to_date() -> None:
     """The map was kept by hand and missed 124 files."""
     command = [sys.executable, str(ROOT / "deploy/file_map.py")]

@@ -503,6 +503,7 @@ def test_times_that_no_batch_can_hold_are_left_out() -> None:
     assert len(ends.sent) == 2
 
 
+@pytest.mark.slow
 def test_batches_are_merged_by_what_they_hold_unpacked() -> None:
     """64 kB of small batches, a record of 250 MB each, were put together: 3.3 GB in the mirror, and
     at the target one batch that no consumer of ours reads."""

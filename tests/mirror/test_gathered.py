@@ -81,6 +81,7 @@ def outcome(batches: list[Batch], whole: bool, first: int, layout: Layout, decod
 
 @settings(max_examples=700, deadline=None)
 @given(st.integers(0, 2**64))
+@pytest.mark.slow
 def test_the_same_goes_to_the_same_partitions(seed: int) -> None:
     random = Random(seed)
     batches = [

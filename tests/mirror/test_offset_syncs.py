@@ -89,6 +89,7 @@ def test_a_target_that_was_cut_takes_the_translation_back() -> None:
     assert translate(pairs, 50) == ("dc1.clicks", 3, 1020)
 
 
+@pytest.mark.slow
 def test_compaction_leaves_old_pairs_sparse_and_new_ones_dense() -> None:
     kept: dict[bytes, int] = {}
     now = 1_700_000_000

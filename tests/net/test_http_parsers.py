@@ -157,6 +157,7 @@ _PIECES = st.sampled_from(
 @settings(max_examples=400, deadline=None)
 @given(st.lists(_PIECES, min_size=1, max_size=10), st.integers(1, 40))
 @example([POST, b"Connection: Upgrade\r\nUpgrade: h2c\r\n", b"Content-Length: 3\r\n", b"\r\n"], 7)
+@pytest.mark.slow
 def test_no_bytes_are_two_requests(parts: list[bytes], size: int) -> None:
     """What the compiled parser serves, h11 serves as the same request; and how the bytes are cut
     does not matter. Empty lines before a request are left out: h11 refuses them, and the compiled

@@ -80,6 +80,7 @@ def test_a_session_is_renewed_again_and_again() -> None:
     assert set(found.timeouts) == {log_in_again.SECONDS}
 
 
+@pytest.mark.slow
 def test_nobody_logs_in_again_before_the_broker_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A token was old when it was shown: the session held for half a second, the new log-in came
     too
@@ -96,6 +97,7 @@ def test_nobody_logs_in_again_before_the_broker_takes_it(monkeypatch: pytest.Mon
     asyncio.run(inside())
 
 
+@pytest.mark.slow
 def test_nothing_is_held_while_there_is_no_token() -> None:
     """The token endpoint was away for a minute: everything went on, and the log-in came later."""
     tries: list[int] = []

@@ -284,6 +284,7 @@ def add_user(folder: Path, name: str, password: str) -> None:
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.slow
 def test_users_are_those_of_the_command_and_are_read_again(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="tallymark users add"):
         WebUsers(tmp_path / "security.json")

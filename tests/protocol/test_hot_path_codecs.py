@@ -202,6 +202,7 @@ def test_produce_answers_are_written_alike(version: int, topics: Any, throttle: 
     st.booleans(),
 )
 @settings(max_examples=30, deadline=None)
+@pytest.mark.slow
 def test_fetch_answers_are_written_alike(version: int, topics: Any, committed: bool) -> None:
     keys: list[Any] = ["orders", "", "é" * 140] if version <= 12 else [uuid.uuid4(), ZERO_UUID] * 2
     named = list(zip(keys, topics, strict=False))

@@ -47,6 +47,7 @@ MakeMessage = Callable[[type[Message], int, int], Any]
 Facts = Callable[[Any, int], Any]
 
 
+@pytest.mark.slow
 def test_round_trip(case: Case, make_message: MakeMessage) -> None:
     cls, version = case
     assert decode(cls, version, encode(cls(), version)) == cls()

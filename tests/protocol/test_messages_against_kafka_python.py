@@ -28,6 +28,7 @@ def kafka_classes() -> dict[str, Any]:
     return {name: getattr(module, name) for module in modules for name in dir(module)}
 
 
+@pytest.mark.slow
 def test_kafka_python_agrees(
     case: Case,
     make_message: Callable[[type[Message], int, int], Any],

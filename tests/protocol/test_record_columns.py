@@ -140,6 +140,7 @@ _stretch = st.tuples(
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(_stretch, max_size=5), st.integers(0, 9000), st.randoms(use_true_random=False))
+@pytest.mark.slow
 def test_stretches_of_many_shapes(
     stretches: list[tuple[Any, ...]], first: int, random: Random
 ) -> None:

@@ -141,6 +141,7 @@ def test_random_bytes_are_refused_or_can_be_read(
 
 @settings(max_examples=200)
 @given(ROWS, st.integers(0, 2**32), st.integers(0, 90))
+@pytest.mark.slow
 def test_both_kernels_say_the_same(rows: Rows, seed: int, looked: int) -> None:
     random = Random(seed)
     changed = bytearray(payload_of(rows))
@@ -167,6 +168,7 @@ def test_the_compiled_kernel_is_of_this_source() -> None:
 
 @settings(max_examples=200)
 @given(ROWS, st.integers(0, 2**32), st.integers(1, 120))
+@pytest.mark.slow
 def test_a_walk_in_pieces_says_the_same(rows: Rows, seed: int, piece: int) -> None:
     """Large batches are walked over piece by piece, and a record may be longer than a piece."""
     random = Random(seed)

@@ -167,6 +167,7 @@ def test_what_stands_behind_a_broken_crc_is_read() -> None:
     assert len(rest) == 2
 
 
+@pytest.mark.slow
 def test_bombs_are_passed_over_and_of_many_little_is_told_apart() -> None:
     """64 kB of batches, each a record of 250 MB: an executor of Spark died of them, again and
     again."""

@@ -139,6 +139,7 @@ def is_record(row: Row) -> bool:
 @pytest.mark.usefixtures("path")
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**9), start=st.integers(0, 200), length=st.integers(1, 600))
+@pytest.mark.slow
 def test_rows_from_columns_are_those_of_an_object_a_record(
     seed: int, start: int, length: int
 ) -> None:

@@ -81,6 +81,7 @@ def of_table(table: Table) -> Iterator[Row]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9), st.integers(0, 300), st.integers(1, 600))
+@pytest.mark.slow
 def test_tables_hold_the_records_of_the_pieces(seed: int, start: int, length: int) -> None:
     log = made(seed)
     end = min(start + length, log.end)

@@ -229,6 +229,7 @@ def test_without_pandas_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPat
         frames.verdicts_of([])
 
 
+@pytest.mark.slow
 def test_the_import_alone_does_not_import_pandas() -> None:
     import subprocess
     import sys

@@ -138,6 +138,7 @@ def test_uncompiled_the_loops_cut_the_same_runs(seed: int) -> None:
 
 
 @pytest.mark.usefixtures("compiled")
+@pytest.mark.slow
 def test_the_seeds_have_runs_and_holes() -> None:
     found = [same(seed, content=False) for seed in range(200)]
     assert sum(runs > 0 for runs, _ in found) > 130

@@ -232,6 +232,7 @@ def test_without_marks_only_what_was_stored_is_processed(tmp_path: Path) -> None
     assert (cell.acknowledged, cell.in_doubt) == (span("0-2"), EMPTY)
 
 
+@pytest.mark.slow
 def test_marks_without_a_journal_are_removed_when_nobody_has_them(tmp_path: Path) -> None:
     """A consumer was killed before it knew its cluster, or while the disk took no journal."""
     journal = ConsumerJournal(tmp_path, IDENTITY, "g", 1000, 10**15)

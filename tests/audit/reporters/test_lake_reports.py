@@ -179,6 +179,7 @@ def test_a_topic_made_anew_starts_from_its_own_beginning() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1 << 32), many=st.integers(1, 12), size=st.integers(1, 3))
+@pytest.mark.slow
 def test_any_order_and_any_repetition_end_the_same(seed: int, many: int, size: int) -> None:
     """Drivers that die, retry, and publish at once make some order with repetitions; once each
     event has come and the last ones came again in order, all books are the same."""

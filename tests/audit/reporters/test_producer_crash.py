@@ -85,6 +85,7 @@ def check(host: AuditedHost, life: Life, exact_contents: bool = True) -> None:
 
 
 @pytest.mark.parametrize("max_ranges", [1000, 3])
+@pytest.mark.slow
 def test_killed_at_every_step_of_the_journal(tmp_path: Path, max_ranges: int) -> None:
     """Before the step, which is just behind the last one, and in the midst of it."""
     whole = AuditedHost(tmp_path / "whole", max_ranges)
@@ -106,6 +107,7 @@ def test_killed_at_every_step_of_the_journal(tmp_path: Path, max_ranges: int) ->
 
 
 @pytest.mark.parametrize("for_ever", [False, True])
+@pytest.mark.slow
 def test_a_disk_that_fails_at_every_step_changes_no_claim(tmp_path: Path, for_ever: bool) -> None:
     """Full once, or from then on: the run goes on, and its own last report tells everything."""
     whole = AuditedHost(tmp_path / "whole")
@@ -150,6 +152,7 @@ steps = st.lists(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps, st.sampled_from([1000, 4]), st.booleans())
+@pytest.mark.slow
 def test_whatever_happens_the_claims_are_what_happened(
     tmp_path_factory: pytest.TempPathFactory,
     script: list[tuple[Any, ...]],

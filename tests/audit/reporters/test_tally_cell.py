@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -119,6 +120,7 @@ def test_a_healthy_cell_is_one_range_however_much_it_holds() -> None:
     assert cell.at_rest
 
 
+@pytest.mark.slow
 def test_once_it_counts_its_memory_does_not_grow() -> None:
     """Every second record of a partition is stamped into another window: 100,000 ranges."""
     cell = TallyCell(0)

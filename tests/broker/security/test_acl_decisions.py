@@ -86,6 +86,7 @@ def naive(
     st.sampled_from(Operation),
     st.sampled_from(["a", "ab", "abcd", "b", "c", "*"]),
 )
+@pytest.mark.slow
 def test_decisions_are_those_of_a_naive_reading(
     acls: list[Acl], opened: bool, who: str, host: str, operation: Operation, name: str
 ) -> None:

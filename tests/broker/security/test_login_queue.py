@@ -144,6 +144,7 @@ def always() -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_password_is_hashed_once_and_no_longer_good_when_it_is_changed() -> None:
     """A thousand clients of one user come back at once: one hash, not a thousand. When the password
     changes, what was proven before is worth nothing."""
@@ -181,6 +182,7 @@ def test_nobody_learns_from_the_time_whether_a_name_is_there() -> None:
     run(work, known)
 
 
+@pytest.mark.slow
 def test_wrong_passwords_have_a_rate_and_right_ones_do_not_wait_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

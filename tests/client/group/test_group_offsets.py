@@ -169,6 +169,7 @@ def test_what_is_given_up_is_still_stored_under_its_own_generation() -> None:
     assert len(link.asked) == 2
 
 
+@pytest.mark.slow
 def test_what_does_not_pass_in_time_is_raised() -> None:
     store, link = offsets("REBALANCE_IN_PROGRESS")
     with pytest.raises(CommitFailedError, match="REBALANCE_IN_PROGRESS"):

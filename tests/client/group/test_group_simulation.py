@@ -145,6 +145,7 @@ def test_a_group_in_a_random_world_for_long(seed: int, strategy: str) -> None:
     nothing_is_left_over(world)
 
 
+@pytest.mark.slow
 def test_the_simulation_gets_somewhere() -> None:
     """A world in which nobody ever consumes, or nothing is ever repeated, would prove nothing."""
     worlds = [World(seed, strategy) for seed in range(3) for strategy in STRATEGIES]

@@ -327,6 +327,7 @@ def test_a_list_makes_large_batches_at_once() -> None:
     ("linger", "seconds_a_record", "grows"),
     [(1.0, 1e-6, True), (1.0, 1e-3, False), (0.0, 1e-6, False)],
 )
+@pytest.mark.slow
 def test_a_batch_grows_where_it_fills_within_a_millisecond(
     monkeypatch: pytest.MonkeyPatch, way: str, linger: float, seconds_a_record: float, grows: bool
 ) -> None:

@@ -169,6 +169,7 @@ _BREAKS: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("what", _BREAKS)
+@pytest.mark.slow
 def test_a_broken_machine_is_found_out(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulation is worth what it finds: each of these breaks one promise of the machine."""
     monkeypatch.setattr(rebalance_consumer, "decide", _broken(*_BREAKS[what]))

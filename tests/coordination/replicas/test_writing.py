@@ -202,7 +202,8 @@ def test_leaders_are_told_at_once_and_isrs_once_a_second(
 def test_many_states_are_several_transactions(zookeeper: ZooKeeper) -> None:
     """A transaction of more than 1 MB closes the connection, again and again."""
     make(zookeeper, 501)
-    changes = [replace(led_by(zookeeper, 2), partition=("t", index)) for index in range(501)]
+    moved = led_by(zookeeper, 2)
+    changes = [replace(moved, partition=("t", index)) for index in range(501)]
     first = zookeeper.read(paths.CHANGES).children_version
     assert set(fates(write(zookeeper, *changes))) == {Fate.DONE}
     assert zookeeper.read(paths.CHANGES).children_version == first + 2
@@ -221,7 +222,8 @@ def test_an_outcome_that_is_not_known_is_said_and_stops_the_rest(fault: Fault) -
     server = SteppedZooKeeper()
     zookeeper, other = server.session("a"), server.session("b")
     make(zookeeper, 600)
-    changes = [replace(led_by(zookeeper, 2), partition=("t", index)) for index in range(600)]
+    moved = led_by(zookeeper, 2)
+    changes = [replace(moved, partition=("t", index)) for index in range(600)]
     guard: Check = TopicWriter(zookeeper).guard()
     commands = iter([Fault.NONE, fault])  # one reading of the states, one transaction
     server.script = lambda name: next(commands, Fault.NONE)

@@ -88,6 +88,7 @@ def test_all_viewers_get_one_rendering() -> None:
     assert hub.renderings == 1
 
 
+@pytest.mark.slow
 def test_a_change_reaches_a_viewer() -> None:
     async def scenario(hub: Hub, store: Store) -> None:
         reader = Reader(hub, has="<p>one</p>")
@@ -98,6 +99,7 @@ def test_a_change_reaches_a_viewer() -> None:
     running(scenario)
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_and_comes_back() -> None:
     """The feed is kept: who had the newest fragment needs no other."""
 
@@ -131,6 +133,7 @@ def test_a_page_that_fails_does_not_end_the_others(caplog: pytest.LogCaptureFixt
     assert "a fault of ours" in caplog.text
 
 
+@pytest.mark.slow
 def test_nothing_is_done_without_viewers() -> None:
     async def scenario(hub: Hub, store: Store) -> None:
         reader = Reader(hub)

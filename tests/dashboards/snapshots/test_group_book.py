@@ -3,6 +3,8 @@
 import gc
 import tracemalloc
 
+import pytest
+
 from tallymark.client.admin.groups import GroupDescription, MemberDescription
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_dashboards.snapshots.group_book import Ends, GroupBook, Seen
@@ -86,6 +88,7 @@ def look_at_all(book: GroupBook, groups: int, step: int) -> None:
         book.state(Seen("brokers", described, offsets, now), ends, now)
 
 
+@pytest.mark.slow
 def test_ten_thousand_groups_stay_small() -> None:
     """10,000 groups with two partitions each, looked at until every course is full."""
     looks, groups = 130, 20  # a few of them: what each takes is the same

@@ -67,6 +67,7 @@ def test_a_batch_of_very_many_records_is_never_held_whole() -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+@pytest.mark.slow
 def test_a_batch_that_holds_too_much_stays_whole_and_the_rest_is_compacted(codec: str) -> None:
     """Batches of a few kilobytes that unpack to 200 MB stood in a topic that was made compacted:
     each run opened them one after the other, up to 256 MiB, and held that twice."""

@@ -95,6 +95,7 @@ def test_a_crash_at_any_operation(crash: Callable[[MemoryFiles], None], recovery
         assert len(read_all(again)) == KEYS, files.failed
 
 
+@pytest.mark.slow
 def test_a_crash_while_a_start_completes_it() -> None:
     """The second crash comes at any operation of the start after the first."""
     for first in range(0, operations(), 3):

@@ -157,6 +157,7 @@ CRASHES: Final[dict[str, Callable[[MemoryFiles], None]]] = {
 
 
 @pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.slow
 def test_whatever_fails_nothing_promised_is_lost(crash: str) -> None:
     total = operations()
     assert total > 150

@@ -287,6 +287,7 @@ def test_command_on_a_good_directory(tmp_path: Path) -> None:
     assert one.output.splitlines()[-1].startswith("1 logs, 0 damaged, 2 records")
 
 
+@pytest.mark.slow
 def test_command_on_damage(tmp_path: Path) -> None:
     folder = data_dir(tmp_path)
     path = tmp_path / "orders-1" / f"{0:020d}.log"

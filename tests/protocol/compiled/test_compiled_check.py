@@ -43,6 +43,7 @@ def try_one(seed: int) -> bool:
 
 @settings(max_examples=2000, deadline=None)
 @given(st.integers(0, 2**64))
+@pytest.mark.slow
 def test_hostile_records_that_are_accepted_are_whole(seed: int) -> None:
     try_one(seed)
 

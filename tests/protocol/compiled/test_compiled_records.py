@@ -119,6 +119,7 @@ def try_one(seed: int) -> bool:
 @pytest.mark.usefixtures("loops")
 @settings(max_examples=1500, deadline=None)
 @given(SEEDS)
+@pytest.mark.slow
 def test_records_are_read_and_refused_as_by_the_pure_path(seed: int) -> None:
     try_one(seed)
 

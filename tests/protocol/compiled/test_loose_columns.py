@@ -67,6 +67,7 @@ def same(payload: bytes, *where: Any) -> list[Any] | str:
 
 @settings(max_examples=800, deadline=None)
 @given(st.integers(0, 2**64))
+@pytest.mark.slow
 def test_hostile_records_are_read_and_refused_with_the_same_text(seed: int) -> None:
     random = Random(seed)
     payload, count = records(random)
@@ -93,6 +94,7 @@ def rows(random: Random, count: int) -> list[Any]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**64), st.sampled_from((1, 7, 8, 100)))
+@pytest.mark.slow
 def test_what_applications_send_is_read_as_by_the_pure_path(seed: int, count: int) -> None:
     payload = encode_batch(rows(Random(seed), count))[HEADER_SIZE:]
     assert same(payload, count, 7, 1_700_000_000_000) != ""

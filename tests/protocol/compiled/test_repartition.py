@@ -107,6 +107,7 @@ def try_one(seed: int) -> bool:
 
 @settings(max_examples=1500, deadline=None)
 @given(SEEDS)
+@pytest.mark.slow
 def test_hostile_batches_become_the_same_batches(seed: int) -> None:
     try_one(seed)
 
@@ -175,6 +176,7 @@ def test_as_plain_python_the_loops_do_the_same() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=40), st.integers(0, 5))
+@pytest.mark.slow
 def test_the_hash_is_that_of_kafka(key: bytes, place: int) -> None:
     assert repartition_loop.murmur2(bytes(place) + key, place, len(key)) == murmur2(key)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from decider import Decider, content, sent, subject
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,6 +89,7 @@ PRINCIPALS = st.lists(PATTERNS, max_size=3).map(
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(COMMANDS, max_size=10), PRINCIPALS)
+@pytest.mark.slow
 def test_answers_are_those_of_a_registry_without_the_rest(
     commands: list[Any], principal: Principal
 ) -> None:

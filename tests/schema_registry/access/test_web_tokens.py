@@ -96,6 +96,7 @@ def test_a_token_names_its_user_and_roles(world: World) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:JWS algorithm")
+@pytest.mark.slow
 def test_what_is_no_good_token_is_refused(world: World) -> None:
     async def main() -> None:
         log_in = await world.started()
@@ -123,6 +124,7 @@ def test_what_is_no_good_token_is_refused(world: World) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.slow
 def test_what_is_remembered_ends_with_the_token_and_with_the_roles(world: World) -> None:
     async def main() -> None:
         log_in = await world.started(leeway_s=0)

@@ -55,6 +55,7 @@ COMMANDS = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(COMMANDS, max_size=15), st.lists(COMMANDS, min_size=4, max_size=10))
+@pytest.mark.slow
 def test_commands_of_one_transaction_do_what_they_do_one_after_the_other(
     before: list[Any], waiting: list[Any]
 ) -> None:

@@ -272,6 +272,7 @@ def test_who_does_not_read_gets_no_more_from_memory() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_an_idle_connection_is_closed_though_its_timer_is_not_begun_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -58,6 +58,7 @@ def test_what_it_costs_is_bounded(name: str) -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.slow
 def test_any_mixture_of_them_is_an_answer_or_a_refusal() -> None:
     for pair in mutated(seed=12, count=40):
         work(pair, Budget())
@@ -138,6 +139,7 @@ def test_an_answer_has_a_bounded_length() -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", SMALL)
+@pytest.mark.slow
 def test_what_people_are_told_costs_no_more(name: str) -> None:
     for make in (for_report, for_difference, for_doubts, for_normal_form):
         try:

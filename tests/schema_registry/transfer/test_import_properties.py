@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_registry import Dying, Killed, MemoryRegistry, exported, import_once
@@ -17,6 +18,7 @@ from tallymark_schema_registry.transfer.snapshot import Snapshot
 
 
 @given(snapshots())
+@pytest.mark.slow
 def test_an_export_imported_elsewhere_is_the_same_export(source: Snapshot) -> None:
     file = exported(source)
     read = read_file(io.BytesIO(file), "x").snapshot()
@@ -30,6 +32,7 @@ def test_an_export_imported_elsewhere_is_the_same_export(source: Snapshot) -> No
 
 
 @given(snapshots(), st.integers(0, 30), st.booleans())
+@pytest.mark.slow
 def test_an_import_that_was_killed_goes_on(source: Snapshot, at: int, bulk: bool) -> None:
     server = MemoryRegistry(bulk=bulk)
     try:

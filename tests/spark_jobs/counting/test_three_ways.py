@@ -54,12 +54,14 @@ def same(seed: int, log: GeneratedLog, start: int = 0) -> int:
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
+@pytest.mark.slow
 def test_logs_are_counted_alike(seed: int) -> None:
     same(seed, GeneratedLog(generated_log(seed), Random(seed).choice((1, 3, 100))))
 
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
+@pytest.mark.slow
 def test_hostile_logs_are_counted_alike(seed: int) -> None:
     same(seed, *hostile_log(Random(seed)))
 

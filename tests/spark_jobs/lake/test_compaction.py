@@ -136,6 +136,7 @@ def test_the_slower_of_two_compactions_gives_up(lake: Lake, monkeypatch: Any) ->
     assert joined == {file.path for file in newest.files()}
 
 
+@pytest.mark.slow
 def test_a_compaction_that_is_never_fast_enough_gives_up(lake: Lake, monkeypatch: Any) -> None:
     """Loads that commit without a pause: a compaction ended with an error, and left its files."""
     table = small_files(lake)
@@ -161,6 +162,7 @@ def test_a_file_with_other_rows_than_the_table_says_is_not_joined(lake: Lake) ->
     assert not any("joined-" in path for path in files_on_disk(table.location))
 
 
+@pytest.mark.slow
 def test_loads_and_compactions_at_once_lose_and_repeat_nothing(lake: Lake) -> None:
     """Four loaders, two of them on the same partition, and a compaction, all at once."""
     failed: list[BaseException] = []

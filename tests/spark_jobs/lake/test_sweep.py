@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lake_rows import PLACE, ROWS, append, files_on_disk, held, key, land, load, once, tally
 
 from tallymark_spark_jobs.lake.committing import CommittedTable
@@ -45,6 +46,7 @@ def with_everything(lake: Lake) -> CommittedTable[Any]:
     return table
 
 
+@pytest.mark.slow
 def test_orphans_are_swept_and_nothing_that_is_named(lake: Lake) -> None:
     table = with_everything(lake)
     named = on_disk(table.location)

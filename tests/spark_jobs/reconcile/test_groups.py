@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tallying import DEPLOYMENT, W, claim_of, key_of, knowing, shared_of, tally_of
@@ -41,6 +42,7 @@ def test_a_group_has_about_so_many_cells() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(1, 4))
+@pytest.mark.slow
 def test_windows_judged_apart_are_judged_as_together(seed: int, cut: int) -> None:
     """What a task judges of some windows is what the driver judges of all; through the lines that
     a task returns."""

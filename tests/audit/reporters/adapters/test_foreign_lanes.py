@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,6 +84,7 @@ def hand_over(tracker: PartitionTracker, when: int) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
+@pytest.mark.slow
 def test_what_is_drained_is_what_happened(data: st.DataObject) -> None:
     tracker = PartitionTracker("t", 0, WHO, no_reports)
     begun: list[int] = []
