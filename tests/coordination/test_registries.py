@@ -6,6 +6,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -90,7 +91,7 @@ def test_brokers_come_and_go_and_are_watched(zookeeper: ZooKeeper, other: ZooKee
     broker = BrokerInfo(1, "127.0.0.1", 9092, "run-1", 17)
     theirs.register(broker)
     arrives(changes, [1])
-    assert registry.brokers() == {1: broker}
+    assert registry.brokers() == {1: replace(broker, epoch=2)}
     node = theirs.register(BrokerInfo(2, "::1", 9093))
     arrives(changes, [1, 2])
     assert registry.brokers()[2].address == "[::1]:9093"
@@ -152,7 +153,8 @@ def test_all_listeners_and_the_rack_are_told(zookeeper: ZooKeeper) -> None:
     only = BrokerInfo(2, "::1", 9094, "s", 5, (secure,))
     for broker in (both, only):
         BrokerRegistry(zookeeper).register(broker)
-    assert BrokerRegistry(zookeeper).brokers() == {1: both, 2: only}
+    registered = {1: replace(both, epoch=2), 2: replace(only, epoch=2)}
+    assert BrokerRegistry(zookeeper).brokers() == registered
     stored = json.loads(zookeeper.read(paths.broker(2)).data)
     assert (stored["host"], stored["port"]) == (None, -1)
     assert stored["endpoints"] == ["OUTSIDE://[::1]:9094"]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from partition_nodes import raise_epoch
 
 from tallymark.coordination import (
     BadVersionError,
+    BrokerInfo,
+    BrokerRegistry,
     ChangeReader,
     Create,
     MalformedNodeError,
@@ -22,7 +26,7 @@ from tallymark.coordination import (
     ZooKeeper,
     paths,
 )
-from tallymark.coordination.cluster.broker_epochs import check_epoch, epochs_of, raise_epoch
+from tallymark.coordination.cluster.broker_epochs import check_epoch, epochs_of
 from tallymark.coordination.cluster.broker_notes import BrokerNotes
 from tallymark.coordination.cluster.feature_levels import read_features, write_features
 from tallymark.coordination.topics.changes import Changed
@@ -34,17 +38,22 @@ from tallymark.replication.model import Assignment
 
 
 def test_each_start_raises_the_epoch_of_one_broker(zookeeper: ZooKeeper) -> None:
-    assert [raise_epoch(zookeeper, 1, "a") for _ in range(3)] == [0, 1, 2]
-    assert raise_epoch(zookeeper, 2, "b") == 0
-    assert epochs_of(zookeeper, [1, 2, 3]) == {1: 2, 2: 0}
+    registry, epochs = BrokerRegistry(zookeeper), list[int]()
+    for _ in range(3):
+        node = registry.register(BrokerInfo(1, "h", 9092, "a"))
+        epochs.append(node.epoch)
+        node.release()
+    registry.register(BrokerInfo(2, "h", 9093, "b"))
+    assert epochs == [2, 4, 6]
+    assert epochs_of(zookeeper, [1, 2, 3]) == {1: 6, 2: 2}
 
 
 def test_what_counts_on_an_earlier_process_fails(zookeeper: ZooKeeper) -> None:
     """KAFKA-14190 in kind: a broker that came back with an empty disk was counted as in sync by a
     write that was decided before."""
-    epoch = raise_epoch(zookeeper, 1, "a")
+    epoch = raise_epoch(zookeeper, 1)
     zookeeper.commit([check_epoch(1, epoch), Create("/first")])
-    raise_epoch(zookeeper, 1, "a")
+    raise_epoch(zookeeper, 1)
     with pytest.raises(BadVersionError):
         zookeeper.commit([check_epoch(1, epoch), Create("/second")])
     assert not zookeeper.exists("/second")
@@ -103,6 +112,19 @@ def test_a_note_that_cannot_be_read_says_nothing(zookeeper: ZooKeeper) -> None:
 
 
 # -- levels of features ---------------------------------------------------------------------------
+
+
+def test_fields_of_a_later_release_stay_beside_the_levels(zookeeper: ZooKeeper) -> None:
+    content = b'{"version":1,"features":{"later.version":2},"later":[1]}'
+    zookeeper.create(paths.FEATURES, content, parents=True)
+    found = read_features(zookeeper)
+    written = write_features(zookeeper, replace(found, levels={REPLICATION: 1, **found.levels}))
+    assert written == read_features(zookeeper)
+    assert written.epoch == 1
+    assert (written.levels, written.others) == (
+        {REPLICATION: 1, "later.version": 2},
+        {"later": [1]},
+    )
 
 
 def test_levels_are_read_as_they_were_written(zookeeper: ZooKeeper, other: ZooKeeper) -> None:

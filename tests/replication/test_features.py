@@ -6,7 +6,6 @@ import pytest
 
 from tallymark.errors import KafkaError
 from tallymark.replication.features import (
-    OURS,
     REPLICATION,
     Finalized,
     Levels,
@@ -21,6 +20,7 @@ from tallymark.replication.features import (
 NONE = Finalized()
 ON = Finalized({REPLICATION: 1}, 3)
 OLD: Supported = {}
+OURS: Supported = {REPLICATION: Levels(0, 1)}
 
 
 def test_a_level_rises_when_all_live_brokers_support_it() -> None:

@@ -13,7 +13,7 @@ not understand::
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
 from tallymark.errors import CODES, KafkaError
@@ -37,16 +37,19 @@ class Levels(NamedTuple):
 Supported: TypeAlias = Mapping[str, Levels]
 """Feature -> levels, of one broker. Brokers of older releases have none."""
 
-OURS: Final[Supported] = {REPLICATION: Levels(0, 1)}
-"""What this release supports."""
+OURS: Final[Supported] = {REPLICATION: Levels(0, 0)}
+"""What this release supports: level 1 when its brokers copy from each other. Until then it is
+refused by a cluster that is at level 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """The levels in force, and how often they changed (the version of their node, -1: no node)."""
+    """The levels in force, and how often they changed (the version of their node, -1: no node).
+    ``others`` are fields of the node that this version does not know."""
 
     levels: Mapping[str, int] = field(default_factory=dict[str, int])
     epoch: int = -1
+    others: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def level(self, feature: str) -> int:
         """0 for a feature that is not in use."""
@@ -85,7 +88,7 @@ def raised(
         )
     if level == now:
         return finalized
-    return Finalized({**finalized.levels, feature: level}, finalized.epoch)
+    return replace(finalized, levels={**finalized.levels, feature: level})
 
 
 def highest(feature: str, brokers: Mapping[int, Supported]) -> int:

@@ -67,7 +67,8 @@ class RememberBoot:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Make the node in ``/brokers/ids``, if the epoch node still is of this version."""
+    """Make the node in ``/brokers/ids``, if the epoch node still is of this version; the same
+    transaction raises it once more, to the epoch of the registration."""
 
     epoch: int
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from partition_nodes import make, raise_epoch, state_of, topic_of
 from stepped_zookeeper import Fault, SteppedZooKeeper
 
 from tallymark.coordination import (
     ChangeReader,
     Check,
     ControllerElection,
-    TopicAssignment,
-    TopicRegistry,
     TopicWriter,
     ZooKeeper,
     paths,
 )
-from tallymark.coordination.cluster.broker_epochs import raise_epoch
 from tallymark.coordination.replicas.writing import Fate, Outcome, ReplicaWriter
 from tallymark.coordination.topics.changes import Changed
 from tallymark.coordination.topics.registry import encode_state, encode_topic
@@ -28,23 +25,7 @@ from tallymark.replication.model import (
     Change,
     ChangeAssignment,
     ChangeState,
-    PartitionState,
 )
-
-
-def make(zookeeper: ZooKeeper, partitions: int = 3, name: str = "t") -> None:
-    writer = TopicWriter(zookeeper)
-    writer.create(name, uuid.uuid4(), {index: [1, 2, 3] for index in range(partitions)})
-
-
-def topic_of(zookeeper: ZooKeeper, name: str = "t") -> TopicAssignment:
-    found = TopicRegistry(zookeeper).get(name)
-    assert found is not None
-    return found
-
-
-def state_of(zookeeper: ZooKeeper, partition: int = 0) -> PartitionState:
-    return TopicRegistry(zookeeper).states([topic_of(zookeeper)])["t", partition]
 
 
 def led_by(zookeeper: ZooKeeper, leader: int, partition: int = 0) -> ChangeState:
@@ -102,10 +83,10 @@ def test_a_broker_that_started_again_joins_no_isr(zookeeper: ZooKeeper) -> None:
     """KAFKA-14190: a broker came back with an empty disk, and a write that was decided before
     counted it as in sync."""
     make(zookeeper)
-    epoch = raise_epoch(zookeeper, 2, "a")
+    epoch = raise_epoch(zookeeper, 2)
     assert fates(write(zookeeper, with_isr(zookeeper, (1,)))) == [Fate.DONE]
     wish = with_isr(zookeeper, (1, 2), b2=epoch)
-    raise_epoch(zookeeper, 2, "a")
+    raise_epoch(zookeeper, 2)
     refused = write(zookeeper, wish, led_by(zookeeper, 3, 1))
     assert fates(refused) == [Fate.REFUSED, Fate.DONE], "others of the transaction go on"
     assert "broker 2 has started again" in refused[0].why

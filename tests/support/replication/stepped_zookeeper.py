@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TypeVar
 
 from tallymark.coordination import Access, SessionLostError, ZooKeeper
-from tallymark.coordination.session.client import Signal, Threads
+from tallymark.coordination.session.client import Signal, Threads, Waiting
 from tallymark.testing.zookeeper_tree.client import TreeClient
 from tallymark.testing.zookeeper_tree.ensemble import Ensemble, Watched
 from tallymark.testing.zookeeper_tree.tree import Actor
@@ -45,8 +45,7 @@ class SteppedZooKeeper:
         self.late: list[Callable[[], None]] = []
         self.calls: list[Callable[[], None]] = []
         """Watches and session events that are still to be called."""
-        self.meanwhile: Callable[[], None] = lambda: None
-        """Called whenever a thread would wait: let others go on, or time pass."""
+        self._clients: dict[str, SteppedClient] = {}
 
     def session(self, name: str, chroot: str = "/cluster") -> ZooKeeper:
         """A session that is open."""
@@ -54,13 +53,19 @@ class SteppedZooKeeper:
         def client(
             hosts: str, seconds: float, listener: Callable[[str], None], access: Access
         ) -> SteppedClient:
-            return SteppedClient(self, name, hosts, seconds, listener, access)
+            made = SteppedClient(self, name, hosts, seconds, listener, access)
+            self._clients[name] = made
+            return made
 
         session = ZooKeeper("memory:1", chroot, SESSION_MS, command_timeout_ms=1, client=client)
         script, self.script = self.script, lambda name: Fault.NONE
         session.start(create_root=True)
         self.script = script
         return session
+
+    def end_session(self, name: str) -> None:
+        """The session of this name is over; it opens another one."""
+        self._clients[name].end_session()
 
     def run(self, choose: Callable[[int], int] = lambda count: 0) -> None:
         """Call what waits, until nothing does; ``choose(n)`` is which of n is next."""
@@ -87,7 +92,7 @@ class SteppedClient(TreeClient):
         access: Access,
     ) -> None:
         super().__init__(server.ensemble, hosts, seconds, listener, access)
-        self.waiting = _Stepped(server)
+        self.waiting: Waiting = _Stepped(server)
         self._server = server
         self._name = name
 
@@ -167,6 +172,5 @@ class _SteppedSignal:
 
     def wait(self, timeout: float | None = None) -> bool:
         if not self._is_set:
-            self._server.now_ms += int((timeout or 0) * 1000)
-            self._server.meanwhile()
+            self._server.now_ms += int((timeout or 0) * 1000)  # a wait that nothing ends
         return self._is_set

@@ -24,6 +24,7 @@ from tallymark.coordination import (
 from tallymark.coordination.malformed_nodes import MalformedNodes
 from tallymark.errors import TallymarkError, UserError
 from tallymark.log.disk.files import Files, write_file
+from tallymark.replication.features import OURS
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,14 @@ class Registration:
         )
         first = listeners[0]
         return BrokerInfo(
-            self._node_id, first.host, first.port, self._run, self._now_ms(), listeners, me.rack
+            self._node_id,
+            first.host,
+            first.port,
+            self._run,
+            self._now_ms(),
+            listeners,
+            me.rack,
+            features=OURS,
         )
 
     def _remove(self, path: str) -> None:

@@ -1,9 +1,8 @@
 """How often each broker has started: the version of ``/brokers/epochs/[id]`` is its broker epoch.
 
-The node is persistent: ``{"version":1,"run":"..."}``, the run as in ``/brokers/ids/[id]``. A broker
-raises its epoch before it registers. What names an older epoch is of an earlier process, whose log
-may have been another one (KIP-380, KIP-903); a transaction that counts on a broker checks the
-version in ZooKeeper itself.
+A broker raises it when it registers (:mod:`.broker_node`). What names an older epoch is of an
+earlier process, whose log may have been another one (KIP-380, KIP-903); a transaction that counts
+on a broker checks the version in ZooKeeper itself.
 """
 
 from __future__ import annotations
@@ -11,25 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallymark.coordination import paths
-from tallymark.coordination.session import documents
-from tallymark.coordination.session.errors import NodeExistsError
 from tallymark.coordination.session.nodes import Check
 from tallymark.coordination.session.zookeeper import ZooKeeper
-
-
-def raise_epoch(zookeeper: ZooKeeper, broker_id: int, run: str) -> int:
-    """Raise the broker's epoch, and return it; 0 at its first start. When the outcome is not known,
-    raise it again: a number that is left out does no harm."""
-    path = paths.broker_epoch(broker_id)
-    content = documents.dump({"version": 1, "run": run})
-    if zookeeper.find(path) is None:
-        try:
-            zookeeper.create(path, content, parents=True)
-        except NodeExistsError:  # an earlier process of this broker is just starting
-            pass
-        else:
-            return 0
-    return zookeeper.write(path, content)
 
 
 def epochs_of(zookeeper: ZooKeeper, brokers: Sequence[int]) -> dict[int, int]:

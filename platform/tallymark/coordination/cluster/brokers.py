@@ -1,30 +1,38 @@
 """The live brokers and their listeners: ``/brokers/ids/[id]``.
 
-A node holds what Apache Kafka writes there (version 5), so its tools can read it, and ``run``::
+A node holds what Apache Kafka writes there (version 5), so its tools can read it, and of ours
+``run``, ``epoch`` and ``lowest``::
 
     {"version":5, "host":"127.0.0.1", "port":9092,
      "endpoints":["PLAINTEXT://127.0.0.1:9092", "OUTSIDE://broker-7.example:9094"],
      "listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT", "OUTSIDE":"SASL_SSL"},
-     "rack":"a", "jmx_port":-1, "timestamp":"1767225600000", "features":{}, "run":"..."}
+     "rack":"a", "jmx_port":-1, "timestamp":"1767225600000",
+     "features":{"replication.version":{"min_version":1,"max_version":1,"lowest":0}},
+     "run":"...", "epoch":7}
 
+Releases of Apache Kafka before 3.9 refuse a ``min_version`` of 0: for level 0, which means that a
+feature is not in use, they read 1, and we ``lowest``. ``epoch`` is the version that
+``/brokers/epochs/[id]`` has while this is the broker's registration. Older releases wrote neither
+epoch nor features; they read such nodes, and leave them as they are.
 ``host`` and ``port`` are those of the first PLAINTEXT endpoint, null and -1 where there is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from tallymark.coordination import paths
+from tallymark.coordination.cluster.broker_node import BrokerNode
 from tallymark.coordination.malformed_nodes import MalformedNodes
 from tallymark.coordination.session import documents
 from tallymark.coordination.session.client import WatchCallback
-from tallymark.coordination.session.ephemeral import EphemeralNode
 from tallymark.coordination.session.errors import MalformedNodeError, NodeInUseError
 from tallymark.coordination.session.watches import Watch, watch_children
 from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.errors import TallymarkError, UserError
+from tallymark.replication.features import Finalized, Levels, Supported
 
 _PLAINTEXT: Final = "PLAINTEXT"
 
@@ -48,7 +56,8 @@ class BrokerInfo:
     """A live broker. ``host`` and ``port`` are for clients that ask for no listener; ``listeners``
     are all endpoints, in order. ``run`` is the id of the broker's data folder: it stays the same
     when the broker restarts, and no other broker has it. By it a restarted broker recognises the
-    entry that it made before a crash. ``rack`` is "" for none."""
+    entry that it made before a crash. ``rack`` is "" for none. ``epoch`` is the broker epoch, -1
+    for a release without; ``features`` are the levels that it supports."""
 
     id: int
     host: str
@@ -57,6 +66,8 @@ class BrokerInfo:
     started_ms: int = 0
     listeners: tuple[ListenerInfo, ...] = ()
     rack: str = ""
+    epoch: int = -1
+    features: Supported = field(default_factory=dict[str, Levels])
 
     def __post_init__(self) -> None:
         if not self.listeners:
@@ -81,13 +92,18 @@ class BrokerRegistry:
         self._zookeeper = zookeeper
 
     def register(
-        self, broker: BrokerInfo, on_failure: Callable[[TallymarkError], None] | None = None
-    ) -> EphemeralNode:
+        self,
+        broker: BrokerInfo,
+        on_failure: Callable[[TallymarkError], None] | None = None,
+        give_up: Callable[[int, Finalized], None] = lambda epoch, features: None,
+    ) -> BrokerNode:
         """Register this broker, now and in every later session, until the returned node's
-        ``release()`` or the end of the process.
+        ``release()`` or the end of the process. Each time it gets a new epoch, and ``give_up`` is
+        called in between (:mod:`.broker_node`).
 
         Waits until an entry that this broker made before a crash has expired. Raises UserError when
-        another broker uses the id; a later conflict goes to ``on_failure``.
+        another broker uses the id, or when the cluster uses a feature that this release does not
+        support; a later conflict goes to ``on_failure``.
         """
 
         def is_ours(content: bytes) -> bool:
@@ -99,7 +115,15 @@ class BrokerRegistry:
             # before.
             return other.address == broker.address or bool(broker.run and other.run == broker.run)
 
-        node = EphemeralNode(self._zookeeper, paths.broker(broker.id), encode(broker), is_ours)
+        node = BrokerNode(
+            self._zookeeper,
+            broker.id,
+            broker.run,
+            broker.features,
+            lambda epoch: encode(replace(broker, epoch=epoch)),
+            is_ours,
+            give_up,
+        )
         try:
             node.keep(on_failure)
         except NodeInUseError as error:
@@ -159,8 +183,17 @@ def encode(broker: BrokerInfo) -> bytes:
             **({"rack": broker.rack} if broker.rack else {}),
             "jmx_port": -1,
             "timestamp": str(broker.started_ms),
-            "features": {},
+            "features": {
+                name: {
+                    "min_version": max(1, levels.lowest),
+                    "max_version": levels.highest,
+                    "lowest": levels.lowest,
+                }
+                for name, levels in sorted(broker.features.items())
+                if levels.highest > 0
+            },
             "run": broker.run,
+            **({"epoch": broker.epoch} if broker.epoch >= 0 else {}),
         }
     )
 
@@ -183,7 +216,22 @@ def decode(path: str, data: bytes, broker_id: int) -> BrokerInfo:
         started_ms=int(stamp) if stamp.isdecimal() else 0,
         listeners=listeners,
         rack=str(document.get("rack") or ""),
+        epoch=epoch if type(epoch := document.get("epoch")) is int and epoch >= 0 else -1,
+        features=_features(document),
     )
+
+
+def _features(document: Mapping[str, object]) -> Supported:
+    """The levels that are understood; an entry that is not is no support."""
+    entries = document.get("features")
+    found: dict[str, Levels] = {}
+    for name, entry in entries.items() if isinstance(entries, dict) else []:
+        if isinstance(entry, dict):
+            lowest = entry.get("lowest", entry.get("min_version"))
+            highest = entry.get("max_version")
+            if type(lowest) is int and type(highest) is int and 0 <= lowest <= highest:
+                found[str(name)] = Levels(lowest, highest)
+    return found
 
 
 def _listeners(document: Mapping[str, object]) -> tuple[ListenerInfo, ...]:

@@ -1,11 +1,15 @@
 """The levels of features that are in force: ``/cluster/features``.
 
 ``{"version":1,"features":{"replication.version":1}}``. The version of the node is the epoch that
-ApiVersions tells. Without the node no feature is in force. It changes by compare-and-set:
+ApiVersions tells. Without the node no feature is in force. Fields that this release does not know
+are written back as they were read. It changes by compare-and-set:
 :mod:`tallymark.replication.features` decides which levels may rise.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
 
 from tallymark.coordination import paths
 from tallymark.coordination.session import documents
@@ -13,6 +17,8 @@ from tallymark.coordination.session.client import WatchCallback
 from tallymark.coordination.session.errors import MalformedNodeError
 from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.replication.features import Finalized
+
+_OURS: Final = frozenset({"version", "features"})
 
 
 def read_features(zookeeper: ZooKeeper, watch: WatchCallback | None = None) -> Finalized:
@@ -25,15 +31,18 @@ def read_features(zookeeper: ZooKeeper, watch: WatchCallback | None = None) -> F
     for name, level in levels.items():
         if type(level) is not int or level < 0:
             raise MalformedNodeError(paths.FEATURES, f"{name!r} has the level {level!r}")
-    return Finalized(levels, node.version)
+    others = {name: value for name, value in document.items() if name not in _OURS}
+    return Finalized(levels, node.version, others)
 
 
 def write_features(zookeeper: ZooKeeper, features: Finalized) -> Finalized:
     """Replace the levels that were read as ``features.epoch``; returns them with the new epoch.
-    BadVersionError or NodeExistsError where another broker has changed them meanwhile."""
-    content = documents.dump({"version": 1, "features": dict(sorted(features.levels.items()))})
+    BadVersionError or NodeExistsError where another broker has changed them meanwhile. A broker
+    that registers checks this node in its transaction: one that read the levels of before is
+    refused."""
+    levels = dict(sorted(features.levels.items()))
+    content = documents.dump({**features.others, "version": 1, "features": levels})
     if features.epoch < 0:
         zookeeper.create(paths.FEATURES, content, parents=True)
-        return Finalized(features.levels, 0)
-    version = zookeeper.write(paths.FEATURES, content, features.epoch)
-    return Finalized(features.levels, version)
+        return replace(features, epoch=0)
+    return replace(features, epoch=zookeeper.write(paths.FEATURES, content, features.epoch))

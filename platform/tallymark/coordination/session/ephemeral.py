@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tallymark.coordination.session.errors import NodeExistsError, NodeInUseError, SessionLostError
+from tallymark.coordination.session.nodes import Node
 from tallymark.coordination.session.states import SessionEvent, SessionState
 from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.errors import ClosedError, ConnectError, TallymarkError
@@ -86,7 +87,7 @@ class EphemeralNode:
         while not self._released.is_set():
             session = self._zookeeper.session
             try:
-                self._zookeeper.create(self.path, self._data, ephemeral=True, parents=True)
+                self._create(session)
                 self._session = session
                 return
             except NodeExistsError:
@@ -94,8 +95,10 @@ class EphemeralNode:
             if node is None:
                 continue
             if session and node.session == session:
-                self._adopt(node.data, session)
-                return
+                if self._adopt(node):
+                    self._session = session
+                    return
+                continue
             if not self._is_ours(node.data) or self._zookeeper.waiting.monotonic() > deadline:
                 raise NodeInUseError(self.path, node.data)
             if not reported:
@@ -103,11 +106,16 @@ class EphemeralNode:
                 LOG.info("%s stands from before a restart; waiting for it to go", self.path)
             self._released.wait(_POLL_SECONDS)
 
-    def _adopt(self, content: bytes, session: int) -> None:
-        """Our own node of this session: it was created, but the response was lost."""
-        if content != self._data:
+    def _create(self, session: int) -> None:
+        """Make the node in this session. NodeExistsError."""
+        self._zookeeper.create(self.path, self._data, ephemeral=True, parents=True)
+
+    def _adopt(self, node: Node) -> bool:
+        """Our own node of this session: it was created, but the response was lost. False: make it
+        again."""
+        if node.data != self._data:
             self._zookeeper.write(self.path, self._data)
-        self._session = session
+        return True
 
     def _on_session(self, event: SessionEvent) -> None:
         if event.state is SessionState.CONNECTED and event.session != self._session:

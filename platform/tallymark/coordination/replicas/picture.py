@@ -1,0 +1,128 @@
+"""The controller's picture, read from the nodes: brokers, assignments, states, settings.
+
+A node that cannot be read leaves its partition out, or its topic: nothing is decided about it, and
+it is reported once. Everything else goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tallymark.coordination import paths
+from tallymark.coordination.cluster.broker_notes import BrokerNotes
+from tallymark.coordination.cluster.brokers import BrokerInfo, BrokerRegistry
+from tallymark.coordination.session.errors import MalformedNodeError
+from tallymark.coordination.session.zookeeper import ZooKeeper
+from tallymark.coordination.topics import configs
+from tallymark.coordination.topics.registry import TopicRegistry, decode_state
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.model import BrokerView, PartitionState, PartitionView
+
+_MIN_INSYNC: Final = "min.insync.replicas"
+_UNCLEAN: Final = "unclean.leader.election.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds for topics without a setting of their own."""
+
+    min_insync: int = 1
+    unclean_allowed: bool = False
+
+
+class PictureReader:
+    """Reads the parts of a picture. Raises the session's errors only."""
+
+    def __init__(self, zookeeper: ZooKeeper, defaults: Defaults | None = None) -> None:
+        self._zookeeper = zookeeper
+        self._defaults = defaults or Defaults()
+        self._topics = TopicRegistry(zookeeper)
+        self._registry = BrokerRegistry(zookeeper)
+        self._notes = BrokerNotes(zookeeper)
+        self._malformed = self._topics.malformed
+
+    def views(self, names: Iterable[str] | None = None) -> dict[TopicPartition, PartitionView]:
+        """The partitions of these topics, default: of all, that have an assignment and a state."""
+        wanted = list(self._topics.names() if names is None else names)
+        topics = self._topics.get_many(wanted)
+        settings = self._settings(list(topics))
+        topics = {name: topic for name, topic in topics.items() if name in settings}
+        keys = [(name, index) for name, topic in topics.items() for index in topic.assignment]
+        states = self.states(keys)
+        found: dict[TopicPartition, PartitionView] = {}
+        for name, index in keys:
+            state = states.get((name, index))
+            assignment = topics[name].of(index)
+            if state is not None and assignment.replicas:
+                view = PartitionView(assignment, state)
+                found[name, index] = replace(
+                    view,
+                    min_insync=settings[name].min_insync,
+                    unclean_allowed=settings[name].unclean_allowed,
+                )
+        return found
+
+    def states(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+        """The states of partitions; those without one that can be read are left out."""
+        wanted = list(keys)
+        places = [paths.partition_state(*key) for key in wanted]
+        found: dict[TopicPartition, PartitionState] = {}
+        for key, path, node in zip(wanted, places, self._zookeeper.read_many(places), strict=True):
+            if node is None:
+                continue
+            try:
+                found[key] = decode_state(path, node.data, node.version)
+            except MalformedNodeError as error:
+                self._malformed.left_out(path, error)
+            else:
+                self._malformed.fine(path)
+        return found
+
+    def brokers(
+        self, is_refused: Callable[[BrokerInfo], bool]
+    ) -> tuple[Mapping[int, BrokerView], frozenset[int]]:
+        """The live brokers, and those of them that are suspected: another broker reported the
+        present process of it, and ``is_refused``, which tries a connection, confirms that. A report
+        that is not confirmed is removed."""
+        live = self._registry.brokers(malformed=self._malformed)
+        leaving, reported = self._notes.leaving(), self._notes.suspects()
+        views = {
+            info.id: BrokerView(info.id, info.epoch, info.rack, leaving.get(info.id) == info.epoch)
+            for info in live.values()
+        }
+        suspects: set[int] = set()
+        for broker, epoch in reported.items():
+            info = live.get(broker)
+            if info is not None and info.epoch == epoch and is_refused(info):
+                suspects.add(broker)
+            else:
+                self._notes.clear(broker)
+        return views, frozenset(suspects)
+
+    def _settings(self, names: list[str]) -> Mapping[str, Defaults]:
+        """Of each topic. One whose node cannot be read is left out: its ISRs could shrink below its
+        own minimum."""
+        places = [paths.topic_config(name) for name in names]
+        found = dict.fromkeys(names, self._defaults)
+        for name, path, node in zip(names, places, self._zookeeper.read_many(places), strict=True):
+            if node is None:
+                continue
+            try:
+                found[name] = self._of(configs.decode(path, node.data))
+            except MalformedNodeError as error:
+                del found[name]
+                self._malformed.left_out(path, error)
+            else:
+                self._malformed.fine(path)
+        return found
+
+    def _of(self, config: Mapping[str, str]) -> Defaults:
+        """A value that is no number is the default: setting it is refused elsewhere."""
+        least = config.get(_MIN_INSYNC, "")
+        unclean = config.get(_UNCLEAN, "").lower()
+        return Defaults(
+            int(least) if least.isdecimal() and len(least) < 6 else self._defaults.min_insync,
+            unclean == "true" if unclean in ("true", "false") else self._defaults.unclean_allowed,
+        )
