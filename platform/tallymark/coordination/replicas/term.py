@@ -1,0 +1,153 @@
+"""One term of a controller: from its picture of the cluster to the nodes, round after round.
+
+::
+
+    guard ─▶ what has changed ─▶ picture ─▶ plan ─▶ ask for tails ─▶ plan ─▶ transactions
+      ▲      (and what was refused                   (brokers, only          under guard and fence
+      │       or is unknown)                          where needed)               │
+      └──────────────────────── the next round ◀── done: into the picture ────────┘
+
+A term belongs to one session, and to one thread that has nothing else to do: opening logs holds it
+up as little as it holds up them. It ends at the first transaction that the fence refuses. What was
+decided then, or is still on its way, is refused too: the next controller has raised the fence
+before it decides anything.
+
+The picture may be old, since nothing is decided from it alone: every change names the versions of
+its nodes. A change that was refused shows that it is old. One whose outcome is unknown may still be
+executed: both partitions are read again before anything is decided about them (KAFKA-2729).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeAlias
+
+from tallymark.coordination.cluster.brokers import BrokerInfo
+from tallymark.coordination.cluster.controller import Controller
+from tallymark.coordination.replicas.picture import Defaults, PictureReader
+from tallymark.coordination.replicas.writing import Fate, Outcome, ReplicaWriter
+from tallymark.coordination.session.zookeeper import ZooKeeper
+from tallymark.coordination.topics.changes import ChangeReader
+from tallymark.coordination.topics.writer import TopicWriter
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.changes import settled
+from tallymark.replication.election import Tails
+from tallymark.replication.model import Change, PartitionView, Picture
+from tallymark.replication.planner import plan
+
+Asking: TypeAlias = Callable[
+    [Mapping[TopicPartition, PartitionView], Mapping[TopicPartition, tuple[int, ...]]],
+    Mapping[TopicPartition, Tails],
+]
+"""Asks brokers where their logs end: (views, partition -> brokers) -> partition -> tails. Every
+partition has an entry in the result; a broker that does not answer in time, or that does not follow
+the leader epoch of the view yet, is not in it."""
+IsRefused: TypeAlias = Callable[[BrokerInfo], bool]
+"""Tries a connection to a broker that was reported: True where that is refused."""
+
+PAUSE_MS: Final = 200
+"""After changes that were refused, or are unknown."""
+
+
+class Round(NamedTuple):
+    """``outcomes`` has one for each change that was planned. ``deposed``: the term is over.
+    ``wait_ms``: when the next round is due if nothing changes before; None where nothing is
+    left."""
+
+    outcomes: Sequence[Outcome]
+    deposed: bool
+    wait_ms: int | None
+
+
+class Term:
+    """``controller`` is the result of the election that this session has won."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        controller: Controller,
+        ask: Asking,
+        is_refused: IsRefused,
+        now_ms: Callable[[], int],
+        defaults: Defaults | None = None,
+    ) -> None:
+        assert controller.fence is not None, "another session is the controller"
+        self._fence = controller.fence
+        self._ask = ask
+        self._is_refused = is_refused
+        self._now_ms = now_ms
+        self._reader = PictureReader(zookeeper, defaults)
+        self._changes = ChangeReader(zookeeper)
+        self._guards = TopicWriter(zookeeper)
+        self._writer = ReplicaWriter(zookeeper)
+        self._picture = Picture({}, {}, controller.epoch)
+        self._doubted: set[TopicPartition] = set()
+        """What the picture has of these may be wrong: they are read again first."""
+
+    def round(self) -> Round:
+        """Read what has changed, decide, write. Call it again after ``wait_ms``, and when a change
+        is told, a broker or a note of one comes or goes. ConnectError, SessionLostError: nothing
+        was decided; call it again."""
+        guard = self._guards.guard()
+        self._writer.tell(self._now_ms())
+        self._read()
+        changes = self._decide()
+        written = self._writer.write(changes, [guard, self._fence], self._now_ms())
+        done = [one.change for one in written.outcomes if one.fate is Fate.DONE]
+        self._doubted |= {
+            one.change.partition for one in written.outcomes if one.fate is not Fate.DONE
+        }
+        self._picture = settled(done, self._picture)
+        return Round(written.outcomes, written.broken == self._fence, self._wait_ms(len(done)))
+
+    def _read(self) -> None:
+        """Bring the picture up to date."""
+        changed = self._changes.unseen_changes()
+        if changed is None:
+            partitions = self._reader.views()
+        else:
+            partitions = dict(self._picture.partitions)
+            states = changed.partitions & partitions.keys()
+            # A partition that is not in the picture yet, or no longer, needs more than its state.
+            whole = {*changed.topics, *(key[0] for key in changed.partitions - states)}
+            whole |= {key[0] for key in self._doubted}
+            self._replace(partitions, whole)
+            self._refresh(partitions, {key for key in states if key[0] not in whole})
+        brokers, suspects = self._reader.brokers(self._is_refused)
+        self._picture = replace(
+            self._picture, brokers=brokers, suspects=suspects, partitions=partitions
+        )
+        self._doubted.clear()
+        self._changes.done()
+
+    def _replace(self, partitions: dict[TopicPartition, PartitionView], topics: set[str]) -> None:
+        if topics:
+            for key in [key for key in partitions if key[0] in topics]:
+                del partitions[key]
+            partitions |= self._reader.views(topics)
+
+    def _refresh(
+        self, partitions: dict[TopicPartition, PartitionView], keys: set[TopicPartition]
+    ) -> None:
+        states = self._reader.states(keys)
+        for key in keys:
+            view = partitions.pop(key)
+            if key in states:
+                partitions[key] = replace(view, state=states[key])
+
+    def _decide(self) -> Sequence[Change]:
+        wanted = plan(self._picture)
+        if wanted.ask:
+            views = {key: self._picture.partitions[key] for key in wanted.ask}
+            wanted = plan(self._picture, tails=self._ask(views, wanted.ask))
+        return wanted.changes
+
+    def _wait_ms(self, done: int) -> int | None:
+        """A partition gets one change a round: after one that was done there may be another."""
+        if self._doubted:
+            return PAUSE_MS
+        if done:
+            return 0
+        due_at = self._writer.telling.due_at_ms()
+        return None if due_at is None else max(0, due_at - self._now_ms())
