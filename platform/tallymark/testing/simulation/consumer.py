@@ -43,7 +43,8 @@ _EARLIEST: Final = -2
 
 class SimulatedConsumer:
     """Its history: ``polled`` (partition, offset, epoch, value), ``cut to`` (partition, offset:
-    what it had read is no longer there), ``committed`` (partition, offset, coordinator),
+    what it had read is no longer there), ``commits`` and then, where it was acknowledged,
+    ``committed`` (partition, offset, coordinator),
     ``committed is`` (partition, offset, the one acknowledged last before the question,
     coordinator)."""
 
@@ -121,6 +122,7 @@ class SimulatedConsumer:
         request = OffsetCommitRequest(
             group_id=self.name, generation_id_or_member_epoch=-1, member_id="", topics=(topic,)
         )
+        self._history.add(self.name, "commits", partition, offset, coordinator)
         try:
             answer = await self.caller.ask(coordinator, request)
         except TallymarkError:

@@ -43,6 +43,7 @@ class Invariants:
     _leaders: dict[tuple[str, int, int], int] = field(
         default_factory=dict[tuple[str, int, int], int]
     )
+    _commits_since: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
     _seen: int = 0
 
     def look(self, events: list[Event], hosts: Iterable[BrokerHost]) -> None:
@@ -72,8 +73,12 @@ class Invariants:
                 self.same_offset_same_bytes(partition, offset, epoch, str(facts[3]))
                 if self.flush:
                     self.no_answer_before_commit((str(facts[3]),), partition, hosts)
+            case "commits":
+                self._commits_since.add((event.who, _int(facts[0])))
             case "committed":
-                self.excused_commits.discard((event.who, _int(facts[0])))
+                key = (event.who, _int(facts[0]))
+                if key in self._commits_since:  # else its answer was on its way at the failure
+                    self.excused_commits.discard(key)
             case "committed is":
                 partition, found, before = (_int(fact) for fact in facts[:3])
                 self.offsets_never_run_backwards(event.who, partition, found, before)
@@ -91,7 +96,9 @@ class Invariants:
         for partition, values in self._sent.values():
             if partition in partitions:
                 self.excused.update(value for value in values if value not in kept)
-        self.excused_commits.update(commits)
+        excused = set(commits)
+        self.excused_commits |= excused
+        self._commits_since -= excused
 
     # -- by name --------------------------------------------------------------------------------
 

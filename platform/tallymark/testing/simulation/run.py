@@ -249,7 +249,7 @@ class World:
         self.invariants.look(self.history.events, ())
         commits = [
             (event.who, partition)
-            for event in self.history.of("committed")
+            for event in self.history.of("commits")
             if isinstance(partition := event.facts[0], int) and event.facts[2] == host.node_id
         ]
         self.invariants.power_failed(host, _kept_on(host), commits)
