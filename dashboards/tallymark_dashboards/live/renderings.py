@@ -1,5 +1,7 @@
 """Renderings that are kept: for a second for all who ask for the same page while nothing is written
-to the store and the snapshots, and the last one of each page for when the store is away."""
+to the store and the snapshots, and the last one of each page for when the store is away. While many
+windows are judged something is always written; then those who wait for a page get one rendering,
+which began after the last of them had asked."""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -79,25 +81,25 @@ class Renderings:
         """The page as this user sees it, with links below ``prefix`` (None: that of the settings).
         While the store is away, the last one that was made for this user; SQLAlchemyError: there is
         none. LookupError: no page is there."""
-        address = Address(path, tuple(query), user, prefix)
+        address, asked = Address.of(path, query, user, prefix), self._clock()
         entry = page_at(path)
         if entry is not None and entry.asks:
             return self._new(address)
         with self._locks[hash(address) % _LOCKS]:  # who asks for the same waits, and gets the same
             try:
-                return self._made(address)
+                return _seen_by(user, self._made(address, asked))
             except SQLAlchemyError as error:
                 kept = self._kept.get(address)
                 if kept is None:
                     raise
-                return PageShown(
-                    kept.composed, kept.rendered, kept.at_ms, _stale(error, kept.at_ms)
-                )
+                why = _stale(error, kept.at_ms)
+                return _seen_by(user, PageShown(kept.composed, kept.rendered, kept.at_ms, why))
 
     def fragment(self, address: Address) -> Fragment:
         """The fragment for those who look at it live. SQLAlchemyError: the store cannot be read."""
+        asked = self._clock()
         with self._locks[hash(address) % _LOCKS]:
-            shown = self._made(address).rendered
+            shown = self._made(address, asked).rendered
             packed = self._packed.get(address)
             if packed is None or packed.digest != shown.digest:
                 packed = wire.fragment(
@@ -110,10 +112,13 @@ class Renderings:
         """Give the connection back. Idempotent."""
         self._version.close()
 
-    def _made(self, address: Address) -> PageShown:
+    def _made(self, address: Address, asked: float) -> PageShown:
+        """A rendering that is as good as one that begins now, for a reader who asked at ``asked``
+        (by the clock)."""
         version = f"{self._version.read()}/{self._context.snapshots.version}"
         kept = self._kept.get(address)
-        if kept is not None and kept.version == version and self._clock() - kept.at < SAME_S:
+        same = kept is not None and kept.version == version and self._clock() - kept.at < SAME_S
+        if kept is not None and (same or kept.at > asked):
             return PageShown(kept.composed, kept.rendered, kept.at_ms)
         began = self._clock()
         new = self._new(address)
@@ -127,6 +132,14 @@ class Renderings:
         path, query, user, prefix = address
         composed = compose(self._context, path, query, user, began_ms, prefix)
         return PageShown(composed, fragment(self._context, composed), began_ms)
+
+
+def _seen_by(user: User, shown: PageShown) -> PageShown:
+    """The page under the name of this user: users who may change nothing share a rendering."""
+    if shown.composed.values["user"] == user:
+        return shown
+    values = {**shown.composed.values, "user": user}
+    return replace(shown, composed=replace(shown.composed, values=values))
 
 
 def _stale(error: SQLAlchemyError, at_ms: int) -> str:

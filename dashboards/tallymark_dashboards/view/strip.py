@@ -7,10 +7,11 @@ stays to be seen, and what was wrong and is good again is marked, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
-from typing import Final
+from typing import Final, NamedTuple
 
 from tallymark.untrusted import escaped
 from tallymark_audit.judge.states import SEVERITY, state_of
@@ -22,6 +23,9 @@ from tallymark_dashboards.view.marks import NOT_JUDGED, mark
 HEALED: Final = "↺"
 """A cell whose windows are good, and were not all the time."""
 _ALARM: Final = ("bad", "warn")
+_REMEMBERED: Final = 8_192
+"""Cells of a few pages: nearly all say the same as those of other topics at that time, and as those
+of the rendering before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +52,37 @@ class Cell:
         return not self.state or self.state == NOT_JUDGED
 
 
+class _Seen(NamedTuple):
+    """What a cell shows of a :class:`HeatCell`: windows by state, wrong messages, the evidence."""
+
+    state: str
+    states: tuple[tuple[str, int], ...]
+    wrong: int
+    edge: str
+    window: int
+    healed: int
+
+
 def strip(
     clock: Clock, cells: Iterable[HeatCell], judged_through: int | None = None
 ) -> tuple[Cell, ...]:
     """One cell a span of the clock, of which ``cells`` are those with windows. ``judged_through``
     (ms): where the audit stands still; None: it is up to date."""
-    found = {one.start: one for one in cells}
+    found = {one.start: _seen(one) for one in cells}
     return tuple(
         _cell(start, start + clock.step, found.get(start), judged_through) for start in clock
     )
 
 
-def _cell(start: int, end: int, found: HeatCell | None, judged_through: int | None) -> Cell:
+def _seen(found: HeatCell) -> _Seen:
+    sums = found.sums
+    wrong = sums.missing + sums.duplicates + sums.unclaimed
+    states = tuple(sums.states.items())
+    return _Seen(found.state, states, wrong, found.edge, found.window, found.healed)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _cell(start: int, end: int, found: _Seen | None, judged_through: int | None) -> Cell:
     span = f"{utc(start)}, {duration(end - start)}"
     shown = mark(found.state) if found and found.state else None
     alarm = shown is not None and shown.tone in _ALARM
@@ -69,8 +92,8 @@ def _cell(start: int, end: int, found: HeatCell | None, judged_through: int | No
         return Cell(start, end, NOT_JUDGED, absent.symbol, absent.tone, "", label)
     if found is None or shown is None:
         return Cell(start, end, "", "", "none", "", f"{span}: no messages")
-    wrong = found.sums.missing + found.sums.duplicates + found.sums.unclaimed if alarm else 0
-    label = f"{span}: {_said(found.sums.states)}" + (f"; {wrong:,} messages" if wrong else "")
+    wrong = found.wrong if alarm else 0
+    label = f"{span}: {_said(found.states)}" + (f"; {wrong:,} messages" if wrong else "")
     if found.healed:
         label += f"; {found.healed:,} windows were wrong before"
     return Cell(
@@ -87,10 +110,10 @@ def _cell(start: int, end: int, found: HeatCell | None, judged_through: int | No
     )
 
 
-def _said(states: Mapping[str, int]) -> str:
+def _said(states: Iterable[tuple[str, int]]) -> str:
     """``2 LOSS, 58 COMPLETE``: the worst first."""
-    ordered = sorted(states, key=lambda one: -SEVERITY[state_of(one)])
-    return ", ".join(f"{states[one]:,} {one}" for one in ordered)
+    ordered = sorted(states, key=lambda one: -SEVERITY[state_of(one[0])])
+    return ", ".join(f"{count:,} {state}" for state, count in ordered)
 
 
 def strip_html(topic: str, cells: Iterable[Cell], link: Callable[..., str]) -> str:
@@ -101,17 +124,25 @@ def strip_html(topic: str, cells: Iterable[Cell], link: Callable[..., str]) -> s
 
 
 def _cell_html(topic: str, cell: Cell, link: Callable[..., str]) -> str:
+    before, after = _around_address(cell)
+    if cell.empty:
+        return before
+    return f"{before}{escape(_leads_to(topic, cell, link))}{after}"
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _around_address(cell: Cell) -> tuple[str, str]:
+    """The HTML before and after the address of a cell, which alone differs from topic to topic; all
+    of it is "before" where a cell leads nowhere."""
     label = escape(escaped(cell.label))
     said = f'<span class="visually-hidden">{label}</span>'
     symbol = escape(cell.symbol)
     if cell.empty:
         shown = f'<span aria-hidden="true">{symbol}</span>{said if cell.state else ""}'
-        return f'<span class="{cell.tone}" title="{label}">{shown}</span>'
+        return f'<span class="{cell.tone}" title="{label}">{shown}</span>', ""
     count = f'<small class="n{len(cell.count)}">{escape(cell.count)}</small>' if cell.count else ""
-    return (
-        f'<a class="{cell.tone}" href="{escape(_leads_to(topic, cell, link))}" title="{label}">'
-        f'<span aria-hidden="true">{symbol}{count}</span>{said}</a>'
-    )
+    shown = f'<span aria-hidden="true">{symbol}{count}</span>{said}'
+    return f'<a class="{cell.tone}" href="', f'" title="{label}">{shown}</a>'
 
 
 def _leads_to(topic: str, cell: Cell, link: Callable[..., str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,7 +17,7 @@ from tallymark_dashboards.access.user import Role, User
 from tallymark_dashboards.app.application import create_app
 from tallymark_dashboards.frame.context import Context
 from tallymark_dashboards.live.feeds import Address
-from tallymark_dashboards.live.renderings import SAME_S, Renderings
+from tallymark_dashboards.live.renderings import SAME_S, PageShown, Renderings
 from tallymark_dashboards.pages import load_pages
 from tallymark_dashboards.snapshots.registry_shapes import RegistryState
 
@@ -70,6 +71,47 @@ def test_readers_who_come_together_share_one_rendering(renderings: Renderings) -
         reader.start()
     for reader in readers:
         reader.join()
+    assert renderings.made == 1
+
+
+def test_readers_who_wait_while_windows_are_judged_share_one_rendering(
+    filled: Store, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of twenty readers who waited rendered the page anew, one after the other, since in
+    between something had been written: the last one waited for all of them."""
+    waiting, made = threading.Event(), Renderings._new
+
+    def slow(self: Renderings, address: Address) -> PageShown:
+        assert waiting.wait(60)
+        heard(filled)
+        return made(self, address)
+
+    calls: list[float] = []
+
+    def clock() -> float:
+        calls.append(float(len(calls)))
+        return calls[-1]
+
+    counted = Renderings(context, clock)
+    monkeypatch.setattr(Renderings, "_new", slow)
+    readers = [threading.Thread(target=counted.page, args=HOME) for _ in range(20)]
+    for reader in readers:
+        reader.start()
+    while len(calls) < 21:  # all have asked, and the first has begun
+        time.sleep(0.001)
+    waiting.set()
+    for reader in readers:
+        reader.join()
+    counted.close()
+    assert counted.made <= 2
+
+
+def test_readers_who_may_change_nothing_share_a_rendering(renderings: Renderings) -> None:
+    """With a log-in each reader had a rendering of the own."""
+    ann = renderings.page("/", (), User.of("ann", [Role.VIEWER]))
+    bob = renderings.page("/", (), User.of("bob", [Role.VIEWER]))
+    assert bob.rendered is ann.rendered
+    assert (ann.composed.values["user"].name, bob.composed.values["user"].name) == ("ann", "bob")
     assert renderings.made == 1
 
 

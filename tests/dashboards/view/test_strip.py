@@ -106,3 +106,21 @@ def test_a_cell_leads_to_what_explains_it_and_is_escaped_whatever_its_topic_is_c
     assert '<small class="n1">3</small>' in strip_html("t", strip(CLOCK, [wrong]), link)
     (empty,) = strip(CLOCK, [])[:1]
     assert "<a " not in strip_html("t", [empty], link)
+
+
+def test_topics_that_say_the_same_lead_to_their_own_pages() -> None:
+    """What cells of several topics have in common is made once; the address is not in common."""
+
+    def link(page: str, **values: object) -> str:
+        return f"/{page}?{values['topic']}"
+
+    cells = strip(CLOCK, [cell(CLOCK.start, "COMPLETE")])
+    assert strip(CLOCK, [cell(CLOCK.start, "COMPLETE")])[0] is cells[0]
+    ours, others = strip_html("ours", cells, link), strip_html('"others', cells, link)
+    assert 'href="/topic?ours"' in ours
+    assert 'href="/topic?&quot;others"' in others
+    assert "ours" not in others
+    more = strip(CLOCK, [cell(CLOCK.start, "COMPLETE", COMPLETE=2)])
+    assert "2 COMPLETE" in more[0].label
+    behind = strip(CLOCK, [cell(CLOCK.start, "COMPLETE")], CLOCK.start)
+    assert behind[0].state == NOT_JUDGED

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from tallymark_audit.judge.states import SEVERITY, State
-from tallymark_audit.store.reading.sums import WRONG, Only, period_sums, summed
+from tallymark_audit.store.reading.sums import STATEMENTS, WRONG, Only, period_sums, summed
 from tallymark_audit.store.schema.summed_tables import BAD, IN_STATE
 from tallymark_audit.store.schema.tables import incident_windows
 
@@ -74,16 +75,12 @@ def heat(
     Nearly all cells are complete, and there are thousands: these are one number each."""
     if not topics:
         return {}
+    named_topics = tuple(sorted(topics))
     named, healed = _incidents(connection, topics, start, end, bucket_ms, edge)
 
     def read(only: Only, columns: tuple[str, ...]) -> Sequence[Any]:
-        source = period_sums(
-            start, end, topics=topics, edge=edge, only=only, finest=bucket_ms, columns=columns
-        )
-        c = source.c
-        at = (c.at - c.at % bucket_ms).label("bucket")
-        query = select(c.topic, at, *summed(c, columns)).group_by(c.topic, at)
-        return connection.execute(query.order_by(c.topic, at)).all()
+        query = _cells_query(named_topics, start, end, bucket_ms, edge, only, columns)
+        return connection.execute(query).all()
 
     odd = {(row[0], row[1]): row[2:] for row in read("odd", _ODD)}
     found: dict[str, list[HeatCell]] = {topic: [] for topic in topics}
@@ -97,6 +94,26 @@ def heat(
         where, good = named.get(key, ("", -1)), healed.get(key, 0)
         found[topic].append(HeatCell(bucket, worst_of(sums), sums, *where, good))
     return found
+
+
+@lru_cache(maxsize=STATEMENTS)
+def _cells_query(
+    topics: tuple[str, ...],
+    start: int,
+    end: int,
+    bucket_ms: int,
+    edge: str | None,
+    only: Only,
+    columns: tuple[str, ...],
+) -> Select[Any]:
+    """The sums of these columns by topic and bucket."""
+    source = period_sums(
+        start, end, topics=topics, edge=edge, only=only, finest=bucket_ms, columns=columns
+    )
+    c = source.c
+    at = (c.at - c.at % bucket_ms).label("bucket")
+    query = select(c.topic, at, *summed(c, columns)).group_by(c.topic, at)
+    return query.order_by(c.topic, at)
 
 
 def _healthy(count: int) -> CellSums:

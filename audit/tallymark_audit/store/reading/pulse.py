@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 
-from tallymark_audit.store.reading.sums import Sums, hop_sums, once, summed, sums_in
+from tallymark_audit.store.reading.sums import STATEMENTS, Sums, hop_sums, once, summed, sums_in
 from tallymark_audit.store.schema.tables import edge_sums, topic_sums, watermarks
 
 
@@ -46,9 +48,13 @@ def pulse(connection: Connection, start: int, end: int, topic: str | None = None
 
 
 def _all_topics(connection: Connection, start: int, end: int) -> dict[str, Sums]:
+    return {row[0]: sums_in(row[1:]) for row in connection.execute(_edges_query(start, end))}
+
+
+@lru_cache(maxsize=STATEMENTS)
+def _edges_query(start: int, end: int) -> Select[Any]:
     t = edge_sums.c
-    query = select(t.edge, *summed(t)).where(t.window >= start, t.window < end).group_by(t.edge)
-    return {row[0]: sums_in(row[1:]) for row in connection.execute(query)}
+    return select(t.edge, *summed(t)).where(t.window >= start, t.window < end).group_by(t.edge)
 
 
 def _earliest(connection: Connection, topic: str | None) -> tuple[int, str, str]:

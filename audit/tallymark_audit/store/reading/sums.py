@@ -13,7 +13,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    and_,
+    func,
+    or_,
+    select,
+    union_all,
+)
 from sqlalchemy.sql.expression import CTE
 
 from tallymark_audit.judge.states import State
@@ -97,6 +107,9 @@ class Sums:
         )
 
 
+STATEMENTS: Final = 32
+"""Statements that are kept as they were built: a page that is looked at asks the same of the same
+topics each second, and to build a statement of twenty sums takes as long as to run it."""
 _MESSAGES: Final = len((*BALANCED, *BESIDE))
 _STATES: Final = tuple(str(state) for state in IN_STATE)
 WRONG: Final = ("missing", "duplicates", "unclaimed")
@@ -172,14 +185,19 @@ def hop_sums(
     ``end`` (ms, excluded)."""
     if not topics:
         return {}
-    source = period_sums(start, end, topics=topics)
-    query = select(source.c.topic, source.c.edge, *summed(source.c))
-    query = query.group_by(source.c.topic, source.c.edge)
+    query = _hop_query(tuple(sorted(topics)), start, end)
     found: dict[str, dict[str, Sums]] = {}
     rows: Iterable[Any] = connection.execute(query)
     for row in rows:
         found.setdefault(row[0], {})[row[1]] = sums_in(row[2:])
     return found
+
+
+@lru_cache(maxsize=STATEMENTS)
+def _hop_query(topics: tuple[str, ...], start: int, end: int) -> Executable:
+    source = period_sums(start, end, topics=topics)
+    query = select(source.c.topic, source.c.edge, *summed(source.c))
+    return query.group_by(source.c.topic, source.c.edge)
 
 
 def period_sums(

@@ -4,10 +4,12 @@ list."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
 
-from tallymark_audit.store.reading.sums import Sums, hop_sums, once, period_sums
+from tallymark_audit.store.reading.sums import STATEMENTS, Sums, hop_sums, once, period_sums
 from tallymark_audit.store.schema.rows import Row, holes_of
 from tallymark_audit.store.schema.tables import topic_sums, watermarks
 
@@ -71,13 +73,8 @@ def _names(
     """The bad ones are few, and found by an index of their own; the others come from the index of
     names, only as many as are shown. One query for both would sort all topics."""
     t = topic_sums.c
-    known = select(t.topic).where(t.topic != "", *_found(find)).distinct()
-    period = period_sums(start, end, only="bad")
-    wrong = [func.sum(period.c[name]).desc() for name in _WRONG]
-    ill = select(period.c.topic)
-    if find:
-        ill = ill.where(period.c.topic.in_(known))
-    ordered = ill.group_by(period.c.topic).order_by(*wrong, period.c.topic)
+    known = _known(find)
+    ill, ordered = _bad_topics(start, end, find)
     bad = list(connection.scalars(ordered))
     names = bad[skip : skip + limit]
     if len(names) < limit:
@@ -87,6 +84,22 @@ def _names(
         names += connection.scalars(rest)
     topics = connection.scalar(select(func.count()).select_from(known.subquery()))
     return names, topics or 0, len(bad)
+
+
+@lru_cache(maxsize=STATEMENTS)
+def _bad_topics(start: int, end: int, find: str) -> tuple[Select[Any], Select[Any]]:
+    """The topics with bad windows, as they come and in order."""
+    period = period_sums(start, end, only="bad")
+    ill = select(period.c.topic)
+    if find:
+        ill = ill.where(period.c.topic.in_(_known(find)))
+    wrong = [func.sum(period.c[name]).desc() for name in _WRONG]
+    return ill, ill.group_by(period.c.topic).order_by(*wrong, period.c.topic)
+
+
+def _known(find: str) -> Select[Any]:
+    t = topic_sums.c
+    return select(t.topic).where(t.topic != "", *_found(find)).distinct()
 
 
 def _found(find: str) -> list[ColumnElement[bool]]:
