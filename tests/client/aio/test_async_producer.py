@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cancelling import cancelled_at
+from threads_left import no_thread_is_left
 
 from tallymark import AsyncProducer
 from tallymark.client.producing.delivery import Delivery
@@ -34,13 +35,9 @@ def broker() -> Iterator[ScriptedBroker]:
 
 
 @pytest.fixture(autouse=True)
-def no_thread_is_left(broker: ScriptedBroker) -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    for thread in threading.enumerate():
-        if thread not in before:
-            thread.join(10)
-            assert not thread.is_alive(), thread
+def threads(broker: ScriptedBroker) -> Iterator[None]:
+    with no_thread_is_left():
+        yield
 
 
 def producer(broker: ScriptedBroker, **settings: Any) -> AsyncProducer:

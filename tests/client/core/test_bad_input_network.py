@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from threads_left import no_thread_is_left
 
 from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.client.core import bootstrap
@@ -36,11 +37,9 @@ FAST: Any = {"request_timeout_ms": 400}
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """No thread; and no socket, whose collection would be a warning and so an error."""
-    before = set(threading.enumerate())
-    yield
-    gc.collect()
-    left = [t for t in threading.enumerate() if t not in before and t.is_alive()]
-    assert left == []
+    with no_thread_is_left():
+        yield
+        gc.collect()
 
 
 @pytest.fixture
