@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from tallymark.clock import now_ms
 from tallymark_audit.api import counted_fields, lists, params
-from tallymark_audit.api.fields import Fields, number, row_schema, rows_schema, text, time
+from tallymark_audit.api.fields import Fields, number, text, time
 from tallymark_audit.api.lists import Listing, Page
 from tallymark_audit.api.periods import DAY, SUMS, period_of, sums_row
 from tallymark_audit.api.problems import Answer, AuditRoute
@@ -50,11 +50,7 @@ _PERIOD: Final[Fields] = {
 }
 
 
-def _schema(listing: Listing) -> dict[str, Any]:
-    return row_schema(_PERIOD, {listing.name: rows_schema(listing.fields)})
-
-
-@lists.register(router, "/buckets", _schema(BUCKETS))
+@lists.route(router, "/buckets", BUCKETS, _PERIOD)
 def buckets(
     request: Request,
     period: params.Windows,
@@ -110,7 +106,7 @@ def heat_cells(
     return lists.answer_page(request, HEAT_CELLS, read, asked)
 
 
-@lists.register(router, "/latency", _schema(LATENCY))
+@lists.route(router, "/latency", LATENCY, _PERIOD)
 def latency(
     request: Request,
     period: params.Times,
@@ -132,7 +128,7 @@ def latency(
     return _series(request, LATENCY, read, (start, end, length))
 
 
-@lists.register(router, "/lateness", _schema(LATENESS))
+@lists.route(router, "/lateness", LATENESS, _PERIOD)
 def lateness(
     request: Request,
     counter: Annotated[
@@ -161,11 +157,9 @@ def _series(
     """All rows of a period, with it and the length of its buckets (ms)."""
     with api_of(request).store.read() as connection:
         found = read(connection)
-    if lists.wants_csv(request):
-        return lists.as_csv(request, listing, lambda *_: Page(found), None, None)
     start, end, length = period
-    body = {listing.name: found, "start": start, "end": end, "bucket_ms": length}
-    return lists.varying(Answer(body))
+    beside = {"start": start, "end": end, "bucket_ms": length}
+    return lists.answer_whole(request, listing, found, beside)
 
 
 def _heat_row(topic: str, cell: HeatCell) -> Row:

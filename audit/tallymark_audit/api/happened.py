@@ -1,8 +1,8 @@
-"""What happened: incidents, alerts, log events, runs, repairs, decisions, disagreements."""
+"""What happened: incidents, alerts, log events, disagreements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
@@ -21,7 +21,6 @@ from tallymark_audit.api.state import api_of
 from tallymark_audit.store.judged import alerts as stored_alerts
 from tallymark_audit.store.reading import incidents as reading
 from tallymark_audit.store.reading import paging, records
-from tallymark_audit.store.reading.runs import DecisionsAsked, decision_page
 from tallymark_audit.store.reading.timeline import timeline
 from tallymark_audit.store.schema.rows import Row
 
@@ -29,16 +28,13 @@ router = APIRouter(route_class=AuditRoute, default_response_class=Answer)
 ID: Final = {"id": int}
 INCIDENTS = Listing("incidents", told.INCIDENT, {"opened_at": int, "id": int})
 WINDOWS = Listing("windows", told.INCIDENT_WINDOW, {"window": int})
+TIMELINE = Listing("timeline", told.MOMENT, {})
 ALERTS = Listing("alerts", ALERT, {"starts_at": int, "fingerprint": str})
 LOG_EVENTS = Listing("log_events", told.LOG_EVENT, ID)
-RUNS = Listing("runs", told.RUN, ID)
-REPAIRS = Listing("repairs", told.REPAIR, ID)
-DECISIONS = Listing("decisions", told.DECISION, ID)
 DISAGREEMENTS = Listing(
     "disagreements", told.DISAGREEMENT, {"window": int, "edge": str, "topic": str}
 )
 FIRST_WINDOWS: Final = 200
-_Pages = Callable[[Connection, records.WhichRecords, int | None, int], list[Row]]
 Number = Annotated[int, Path(ge=1, le=params.LARGEST, description="The number of the incident.")]
 
 
@@ -110,6 +106,15 @@ def incident_windows(
     return answer(request, WINDOWS, read, asked)
 
 
+@lists.route(router, "/incidents/{number}/timeline", TIMELINE)
+def incident_timeline(request: Request, number: Number) -> Response:
+    """What happened in an incident, the earliest first; of one kind the last 200."""
+    with api_of(request).store.read() as connection:
+        found = _incident(connection, number)
+        moments = timeline(connection, found, fingerprints(found.edge, found.topic))
+    return lists.answer_whole(request, TIMELINE, [asdict(one) for one in moments])
+
+
 def _incident(connection: Connection, number: int) -> reading.WindowIncident:
     found = reading.incident(connection, number)
     if found is None:
@@ -163,71 +168,14 @@ def log_events(
     """What happened to logs and reports that counting cannot mend, the newest first: truncated,
     expired and re-created logs, gaps of mirrors, bad events."""
     which = records.WhichRecords(*period, cluster, topic, None, kind)
-    return answer(request, LOG_EVENTS, _by_number(records.log_event_page, which), asked)
-
-
-@lists.route(router, "/runs", RUNS)
-def runs(
-    request: Request,
-    asked: params.Paged,
-    period: params.Times,
-    job: params.Names = [],  # noqa: B006
-) -> Response:
-    """Runs of jobs (reconciliations, loads), the newest first."""
-    which = records.WhichRecords(*period, kinds=job)
-    return answer(request, RUNS, _by_number(records.job_run_page, which), asked)
-
-
-@lists.route(router, "/repairs", REPAIRS)
-def repairs(
-    request: Request,
-    asked: params.Paged,
-    period: params.Times,
-    edge: params.EdgeName = None,
-    topic: params.TopicName = None,
-    outcome: params.Names = [],  # noqa: B006
-) -> Response:
-    """What repairs did, a row a producer run and window, the newest first."""
-    which = records.WhichRecords(*period, None, topic, edge, outcome)
-    return answer(request, REPAIRS, _by_number(records.repair_page, which), asked)
-
-
-def _by_number(page: _Pages, which: records.WhichRecords) -> lists.Rows:
-    """Reads rows whose key is their number."""
-
-    def read(connection: Connection, key: Any, most: int) -> list[Row]:
-        return page(connection, which, key[0] if key else None, most)
-
-    return read
-
-
-@lists.route(router, "/decisions", DECISIONS)
-def decisions(
-    request: Request,
-    asked: params.Paged,
-    period: params.Times,
-    action: Annotated[
-        list[Literal["accept", "withdraw", "retire", "pause", "resume", "repair"]],
-        Query(description="Only these."),
-    ] = [],  # noqa: B006
-    edge: params.EdgeName = None,
-    topic: params.TopicName = None,
-) -> Response:
-    """What people decided and started, with who it was, the newest first: windows that were
-    accepted, reporters that were retired, pauses of alerts, repairs."""
-
-    def read(connection: Connection, key: Any, most: int) -> list[Row]:
-        before = key[0] if key else None
-        which = DecisionsAsked(action, edge or "", topic or "", None, *period, before)
-        return decision_page(connection, which, most)
-
-    return answer(request, DECISIONS, read, asked)
+    return answer(request, LOG_EVENTS, lists.by_number(records.log_event_page, which), asked)
 
 
 @lists.route(router, "/disagreements", DISAGREEMENTS)
 def disagreements(
     request: Request,
     asked: params.Paged,
+    period: params.Windows,
     edge: params.EdgeName = None,
     topic: params.TopicName = None,
 ) -> Response:
@@ -235,6 +183,6 @@ def disagreements(
     same data: a fault of the audit itself. The newest first."""
 
     def read(connection: Connection, key: Any, most: int) -> list[Row]:
-        return records.disagreement_page(connection, edge, topic, key, most)
+        return records.disagreement_page(connection, edge, topic, key, most, period)
 
     return answer(request, DISAGREEMENTS, read, asked)

@@ -73,6 +73,28 @@ RUN: Final[Fields] = {
     "outcome": text("How it ended."),
     "detail": Field("object", "What it found."),
 }
+RUN_HOP: Final[Fields] = {
+    **PLACE,
+    "state": text("The worst state of its windows, as the job found it."),
+    **{
+        name: Field("number", f"{meaning} Null: the job did not say.", may_lack=True)
+        for name, meaning in {
+            "windows": "Windows that it judged.",
+            "claimed": "Messages that have to be there.",
+            "observed": "Those that are there.",
+            "missing": "Those that are lost.",
+            "duplicated": "Copies beyond the first of each message.",
+            "unclaimed": "Messages without a claim.",
+            "explained": "Messages whose absence has a stated reason.",
+        }.items()
+    },
+}
+LAKE_TABLE: Final[Fields] = {
+    "cluster": text("The cluster from which it is loaded."),
+    "table": text("The table."),
+    "last_load": time("When its newest commit was made,"),
+    "server": text("The host that made it."),
+}
 REPAIR: Final[Fields] = {
     "id": number("The number of the repair."),
     "at": time("When it was done,"),

@@ -1,5 +1,4 @@
-"""What was judged: topics, verdicts, the cells and the evidence of a window, and what of it can be
-repaired."""
+"""What was judged: topics, verdicts, and the cells that were counted."""
 
 from __future__ import annotations
 
@@ -12,27 +11,19 @@ from fastapi.responses import Response
 from sqlalchemy import Connection
 
 from tallymark.clock import now_ms
-from tallymark_audit.api import counted_fields, happened_fields, lists, params
+from tallymark_audit.api import counted_fields, lists, params
 from tallymark_audit.api.fields import (
-    REPORTER,
     SUMMARY,
     VERDICT,
-    Fields,
-    listed,
-    number,
     row_schema,
     rows_schema,
-    text,
-    time,
 )
 from tallymark_audit.api.lists import Listing, Page
-from tallymark_audit.api.problems import Answer, AuditRoute, Problem
+from tallymark_audit.api.problems import Answer, AuditRoute
 from tallymark_audit.api.state import api_of
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.time_format import LARGEST
-from tallymark_audit.repair import repairable
-from tallymark_audit.store.judged.graph import known_edges
-from tallymark_audit.store.reading import paging, queries, window_evidence
+from tallymark_audit.store.reading import paging, queries
 from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.shown import shown_verdict
 
@@ -41,8 +32,6 @@ MAX_WINDOWS: Final = 100
 MAX_CELLS: Final = 5_000
 """... and cells."""
 MAX_TOPICS: Final = 10_000
-MAX_EVIDENCE: Final = 1_000
-"""Cells that are looked at for what can be repaired."""
 router = APIRouter(route_class=AuditRoute, default_response_class=Answer)
 OVERVIEW = Listing("overview", SUMMARY, {"edge": str, "topic": str})
 VERDICTS = Listing("verdicts", VERDICT, {"window": int, "edge": str, "topic": str})
@@ -140,110 +129,3 @@ def cells(
         page = read(connection, key, MAX_CELLS)
     more = params.cursor_of(list(page.after)) if page.after else None
     return lists.varying(Answer({"cells": page.rows, "next": more}))
-
-
-_CELLS_JUDGED: Final = rows_schema({}, "Not simply complete.", counted_fields.JUDGED_CELL)
-_VERDICTS: Final = {
-    "type": "array",
-    "description": "The effective one first.",
-    "items": row_schema(VERDICT, {"cells": _CELLS_JUDGED}),
-}
-_WAS: Final = row_schema(
-    {
-        "state": text("The worst state that it had."),
-        "until": time("Since when it is better,"),
-    },
-    {"cells": rows_schema({}, "The cells that were named then.", counted_fields.JUDGED_CELL)},
-)
-_EVENTS: Final[Fields] = {
-    "seen": listed("The numbers of its events that have come, as flat ranges."),
-    "ahead": listed("Events that came before others."),
-}
-_EVIDENCE: Final = {
-    "verdicts": _VERDICTS,
-    "upstream": rows_schema({}, "Counted or claimed upstream.", counted_fields.EITHER),
-    "downstream": rows_schema({}, "Counted or reported downstream.", counted_fields.EITHER),
-    "reporters": rows_schema(REPORTER, "Those that report on the topic.", _EVENTS),
-    "history": rows_schema(
-        {name: one for name, one in VERDICT.items() if name != "accepted_by"}, "The revisions."
-    ),
-    "incidents": rows_schema(happened_fields.LOG_EVENT, "What happened to the logs."),
-    "repairs": rows_schema(happened_fields.REPAIR, "What repairs did."),
-    "left_out": {"type": "object", "description": "How many rows are left out, by list."},
-    "was": {**_WAS, "type": ["object", "null"], "description": "What was wrong, if it is better."},
-    "other_hops": {"type": "integer", "description": "Cells left out: they are of other hops."},
-}
-
-
-@lists.register(router, "/evidence", row_schema({}, _EVIDENCE), csv=False)
-def evidence(
-    request: Request,
-    edge: Annotated[params.Name, Query(description="The edge, as in producer-to-dc1.")],
-    topic: Annotated[params.Name, Query(description="The topic, as it is called upstream.")],
-    window: Annotated[params.Moment, Query(description="The start of the window.")],
-    limit: Annotated[int, Query(ge=1, le=1000, description="Rows of each list.")] = 500,
-) -> Response:
-    """About one window: ``verdicts`` (the effective one first) whose ``cells`` name what is
-    missing, where it is ``located``, the ``copies`` and blocks; both sides; ``reporters``; what
-    happened (``incidents``), the revisions (``history``), and ``repairs``. Each list has ``limit``
-    rows at most, and is bounded in bytes; ``left_out`` says how many there are besides, and
-    ``/cells`` gives all cells of a window in pages."""
-    with api_of(request).store.read() as connection:
-        found = _evidence(connection, edge, topic, window, limit)
-    return Answer(asdict(window_evidence.shown_evidence(found)))
-
-
-def _evidence(
-    connection: Connection, edge: str, topic: str, window: int, limit: int
-) -> window_evidence.Evidence:
-    found = window_evidence.evidence(connection, edge, topic, window, limit)
-    if not found.verdicts:
-        raise Problem(
-            404,
-            f"there is no verdict on {edge}, topic {topic}, window {window}",
-            "list them: /api/v1/audit/verdicts",
-        )
-    return found
-
-
-_STEP: Final[Fields] = {
-    "text": text("What to do."),
-    "command": text("A line for a shell that does it; empty: there is none."),
-}
-_WHY: Final[Fields] = {
-    "count": number("So many messages."),
-    "reason": text("Why they cannot be repaired."),
-}
-_REPAIRABILITY: Final = row_schema(
-    {
-        "of": number("Messages that are missing."),
-        "repairable": number("Those that can be repaired, as far as is known."),
-        "unsure": number("Those of them for which upstream was not searched yet."),
-        "left": listed("What else is wrong with the window, and why it stays as it is."),
-        "tell": listed("Messages to send, each with its addressee."),
-        "starts_of": text("The cluster whose logs have to hold them yet; empty: none."),
-        "starts_at": time("When it was read where these logs begin (0: never, so not known),"),
-    },
-    {"others": rows_schema(_WHY, "The rest."), "steps": rows_schema(_STEP, "In this order.")},
-)
-
-
-@lists.register(router, "/repairability", _REPAIRABILITY, csv=False)
-def repairability(
-    request: Request,
-    edge: Annotated[params.Name, Query(description="The edge, as in producer-to-dc1.")],
-    topic: Annotated[params.Name, Query(description="The topic, as it is called upstream.")],
-    window: Annotated[params.Moment, Query(description="The start of the window.")],
-) -> Response:
-    """How many of the missing messages of a window can be repaired, why the others cannot, the
-    commands, and who has to know: from the store, and from where the logs upstream began when the
-    dashboards last asked (``starts_at``). The plan (the first command) asks the clusters."""
-    api = api_of(request)
-    with api.store.read() as connection:
-        found = _evidence(connection, edge, topic, window, MAX_EVIDENCE)
-        edges = [one.edge for one in known_edges(connection)]
-        hop = window_evidence.edge_of(edges, edge)
-        told = repairable.repairability(
-            connection, api.deployment, hop, found, now_ms(), api.settings, api.log_starts
-        )
-    return Answer(asdict(told))

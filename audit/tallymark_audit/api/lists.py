@@ -30,8 +30,10 @@ AT_ONCE: Final = 1000
 MOST_LINES: Final = 100_000
 """Rows of one answer in CSV."""
 CSV: Final = "text/csv"
+_CSV_TYPE: Final = f"{CSV}; charset=utf-8"
 Key = Sequence[Any]
 F = TypeVar("F", bound=Callable[..., Any])
+W = TypeVar("W")
 
 
 class Page(NamedTuple):
@@ -121,6 +123,15 @@ def answer(
     return answer_page(request, listing, read, asked, beside, limit)
 
 
+def by_number(page: Callable[[Connection, W, int | None, int], list[Row]], which: W) -> Rows:
+    """Reads rows whose key is their number."""
+
+    def read(connection: Connection, key: Any, most: int) -> list[Row]:
+        return page(connection, which, key[0] if key else None, most)
+
+    return read
+
+
 def answer_rows(
     request: Request, listing: Listing, rows: Sequence[Row], asked: params.Asked
 ) -> Response:
@@ -132,6 +143,23 @@ def answer_rows(
         return listing.page(ordered[begin : begin + most], most)
 
     return answer_page(request, listing, read, asked, source=nullcontext)
+
+
+def answer_whole(
+    request: Request,
+    listing: Listing,
+    rows: Sequence[Row],
+    beside: Mapping[str, Any] | None = None,
+    left_out: int = 0,
+) -> Response:
+    """The same for a list that was read whole, within bounds of its own: there is one page.
+    ``left_out``: how many rows are beyond these bounds; CSV says it in a last line."""
+    if not wants_csv(request):
+        return varying(Answer({listing.name: rows, "next": None, **(beside or {})}))
+    text = csv_text.head(listing.fields) + csv_text.lines(listing.fields, rows)
+    if left_out:
+        text += csv_text.note(f"the first {len(rows):,} rows; {left_out:,} more are left out")
+    return varying(Response(text, headers=_attached(listing), media_type=_CSV_TYPE))
 
 
 def answer_page(
@@ -170,15 +198,14 @@ def as_csv(
     most = limit or MOST_LINES
     with opened() as connection:
         first = read(connection, after, min(AT_ONCE, most))
-    headers = {"Content-Disposition": f'attachment; filename="tallymark-{listing.name}.csv"'}
-    kind = f"{CSV}; charset=utf-8"
+    headers = _attached(listing)
     start = csv_text.head(listing.fields) + csv_text.lines(listing.fields, first.rows)
     if first.after is not None and limit:
         headers["Link"] = f'<?{following(request, first.after)}>; rel="next"'
     if first.after is None or limit:
-        return varying(Response(start, headers=headers, media_type=kind))
+        return varying(Response(start, headers=headers, media_type=_CSV_TYPE))
     rest = _rest(opened, listing, read, first, most)
-    return varying(StreamingResponse(_chain(start, rest), headers=headers, media_type=kind))
+    return varying(StreamingResponse(_chain(start, rest), headers=headers, media_type=_CSV_TYPE))
 
 
 def wants_csv(request: Request) -> bool:
@@ -198,6 +225,10 @@ def varying(response: Response) -> Response:
     """The same address has two forms."""
     response.headers["Vary"] = "Accept"
     return response
+
+
+def _attached(listing: Listing) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="tallymark-{listing.name}.csv"'}
 
 
 def _chain(start: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

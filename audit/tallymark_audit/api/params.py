@@ -41,10 +41,16 @@ def moment(value: object) -> int:
 
 
 def name(value: str) -> str:
-    """A name as it may be asked for. ValueError: no store can hold it."""
-    if not value.isprintable():
-        raise ValueError("a name has no control characters")
+    """A name as it may be asked for: strangers choose names, so any text that a store can hold.
+    ValueError: none can hold it."""
+    if not is_storable(value):
+        raise ValueError("no name has a NUL or a half of a surrogate pair in it")
     return value
+
+
+def is_storable(value: str) -> bool:
+    """Whether a store can hold the text: it has no NUL, and can be encoded."""
+    return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def seconds(value: object) -> float:
@@ -194,7 +200,7 @@ def key_of(cursor: str, *kinds: type) -> list[Any] | None:
         and len(key) == len(kinds)
         and all(type(part) is kind for part, kind in zip(key, kinds, strict=True))
         and all(abs(part) <= LARGEST for part in key if isinstance(part, int))
-        and all(part.isprintable() for part in key if isinstance(part, str))
+        and all(is_storable(part) for part in key if isinstance(part, str))
     ):
         return key
     raise Problem(422, "the cursor is not one that was given here", "begin without a cursor")

@@ -14,7 +14,7 @@ from tallymark.clock import now_ms
 from tallymark_audit.api import counted_fields as told
 from tallymark_audit.api import lists, params
 from tallymark_audit.api.fields import REPORTER, row_schema, rows_schema
-from tallymark_audit.api.lists import Listing, Page
+from tallymark_audit.api.lists import Listing
 from tallymark_audit.api.problems import Answer, AuditRoute
 from tallymark_audit.api.state import AuditApi, api_of
 from tallymark_audit.store.reading import paging, queries, records
@@ -41,13 +41,14 @@ def reporters(
         bool,
         Query(description="Only those that are heard of: not closed, not retired, not silent."),
     ] = False,
+    topic: params.TopicName = None,
 ) -> Response:
     """The reporters, with the time of the last report and the time up to which all reports have
     arrived (ms), in ``reporters``; ``next`` is the cursor of the next page, null on the last."""
     since = now_ms() - api_of(request).deployment.audit.silence_ms if live else None
 
     def read(connection: Connection, key: Any, most: int) -> list[Row]:
-        return paging.reporter_page(connection, cluster, kind, since, key, most)
+        return paging.reporter_page(connection, cluster, kind, since, key, most, topic)
 
     return lists.answer(request, REPORTERS, read, asked)
 
@@ -110,9 +111,7 @@ def collectors(request: Request) -> Response:
     with api.store.read() as connection:
         rows = queries.all_collectors(connection)
         found = age_now(api, connection)
-    if lists.wants_csv(request):
-        return lists.as_csv(request, COLLECTORS, lambda *_: Page(rows), None, None)
-    return lists.varying(Answer({"collectors": rows, "next": None, "age": found}))
+    return lists.answer_whole(request, COLLECTORS, rows, {"age": found})
 
 
 @lists.route(router, "/progress", PROGRESS)

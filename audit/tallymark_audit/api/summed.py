@@ -1,10 +1,10 @@
-"""Sums of a period: of everything, of each topic, of each edge."""
+"""Sums of a period: of everything, of each topic, of each edge, of each hop of a topic."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from sqlalchemy import Connection
 
@@ -15,9 +15,11 @@ from tallymark_audit.api.periods import SUMS, sums_row, within
 from tallymark_audit.api.problems import Answer, AuditRoute
 from tallymark_audit.api.state import api_of
 from tallymark_audit.model.cells import Edge
-from tallymark_audit.model.edges import derive_edges
+from tallymark_audit.model.edges import derive_edges, family
 from tallymark_audit.store.reading.alarms.backlogs import HopFacts, hop_facts
 from tallymark_audit.store.reading.pulse import pulse as pulse_of
+from tallymark_audit.store.reading.sums import hop_sums
+from tallymark_audit.store.reading.topic import all_edges, watermarks_of_topic
 from tallymark_audit.store.reading.worst import TopicSums, worst
 from tallymark_audit.store.schema.rows import Row
 
@@ -42,6 +44,13 @@ EDGE: Final[Fields] = {
     "behind": Field("number", "Messages not copied yet; null: no mirror reports.", may_lack=True),
 }
 EDGES = Listing("edges", EDGE, {"edge": str})
+HOP: Final[Fields] = {
+    "edge": text("The hop, as in dc1-to-aggregate."),
+    "topic": text("What the topic is called upstream of it: a mirror may give copies a name."),
+    **SUMS,
+    "through": time("All stamped before is accounted for (-1: no watermark yet),"),
+}
+HOPS = Listing("hops", HOP, {"edge": str, "topic": str})
 
 
 @lists.register(
@@ -109,6 +118,30 @@ def edges(request: Request, asked: params.Paged, period: params.Windows) -> Resp
         return [_edge_row(named[name], found[name]) for name in names]
 
     return lists.answer(request, EDGES, read, asked)
+
+
+@lists.route(router, "/hops", HOPS)
+def hops(
+    request: Request,
+    topic: Annotated[params.Name, Query(description="The topic, as producers call it.")],
+    asked: params.Paged,
+    period: params.Windows,
+) -> Response:
+    """The way of a topic and of its copies, by hop: sums of the period (else: of the last day), and
+    how far each is complete."""
+    start, end = within(period)
+    api = api_of(request)
+    with api.store.read() as connection:
+        names = family(all_edges(connection, api.deployment), topic)
+        found = hop_sums(connection, names, start, end)
+        places = [(edge, name) for name, some in found.items() for edge in some]
+        through = watermarks_of_topic(connection, places)
+    rows = [
+        {"edge": edge, "topic": name, **sums_row(found[name][edge])}
+        | {"through": through.get((edge, name), -1)}
+        for edge, name in places
+    ]
+    return lists.answer_rows(request, HOPS, rows, asked)
 
 
 def _topic_row(one: TopicSums) -> Row:

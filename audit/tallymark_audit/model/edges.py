@@ -133,3 +133,16 @@ def is_audited(topic: str, pattern: str) -> bool:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
+
+
+def family(edges: Iterable[Edge], topic: str, most: int = 50) -> list[str]:
+    """The topic, and what mirrors call its copies, theirs too; so many at most."""
+    mirrors = [edge for edge in edges if edge.mirror is not None]
+    names = [topic]
+    for name in names:
+        for edge in mirrors:
+            assert edge.mirror is not None
+            there = edge.downstream_topic(name)
+            if edge.mirror.copies(name) and there not in names and len(names) < most:
+                names.append(there)
+    return names

@@ -35,6 +35,7 @@ from tallymark_dashboards.frame.requests import context_of, links_of, pairs_of, 
 
 if TYPE_CHECKING:
     from tallymark_audit.repair.apply import ItemResult
+    from tallymark_audit.repair.items import RepairItem
 
 ACTION: Final = "repair"
 PATH: Final = "/act/repair"
@@ -44,14 +45,9 @@ MOST_ROWS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class ItemRow:
-    """One item of the plan: of ``count`` messages, what would become or became of them."""
+    """One item of the plan, and what would become or became of its messages."""
 
-    window: int
-    edge: str
-    topic: str
-    server: str
-    count: int
-    sequences: str
+    item: RepairItem
     said: str
     tone: str = ""
 
@@ -125,11 +121,12 @@ def _page(
     refresh = EVERY_S if (job is not None and job.is_busy) or waits_for is not None else 0
     here = {"edge": asked.edge, "topic": asked.topic}
     times = {"from_": utc(asked.start), "to": utc(asked.end)}
+    rows = item_rows(job)
     values: dict[str, Any] = {
         "asked": asked,
         "job": job,
-        "rows": _rows(job)[:MOST_ROWS],
-        "left_out": max(0, len(_rows(job)) - MOST_ROWS),
+        "rows": rows[:MOST_ROWS],
+        "left_out": max(0, len(rows) - MOST_ROWS),
         "refused": refused or unable,
         "waits_for": waits_for,
         "outcome": _outcome(job),
@@ -137,6 +134,7 @@ def _page(
         "hidden": _hidden(asked, job),
         "window_page": page_or(links, "window", **here, window=asked.start),
         "again": f"{_address(request, asked)}&again=1",
+        "asked_for": _query(asked),
         "commands": (
             command("tallymark audit repair", **here, **times),
             command("tallymark audit repair --apply", **here, **times),
@@ -169,7 +167,7 @@ def _hidden(asked: Asked, job: Job | None) -> list[tuple[str, object]]:
     return [(name, as_sent(value)) for name, value in fields.items()]
 
 
-def _rows(job: Job | None) -> list[ItemRow]:
+def item_rows(job: Job | None) -> list[ItemRow]:
     """What the plan says of each item, then what became of it."""
     if job is None or job.plan is None:
         return []
@@ -187,12 +185,7 @@ def _rows(job: Job | None) -> list[ItemRow]:
             tone = "" if check.there else "warn"
         else:
             said, tone = "not yet", ""
-        rows.append(
-            ItemRow(
-                item.key.window, item.edge, item.key.topic, item.key.server or "(no stamp)",
-                item.count, str(item.missing)[:120], said, tone,
-            )
-        )  # fmt: skip
+        rows.append(ItemRow(item, said, tone))
     return rows
 
 

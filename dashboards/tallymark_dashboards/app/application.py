@@ -19,7 +19,17 @@ from tallymark_dashboards.access.form_tokens import FormTokens
 from tallymark_dashboards.actions import decide, repair
 from tallymark_dashboards.actions.desk import RepairDesk
 from tallymark_dashboards.actions.forms import Actions
-from tallymark_dashboards.app import cluster_tables, health, page_routes, static_routes
+from tallymark_dashboards.app import (
+    cluster_tables,
+    group_tables,
+    health,
+    message_tables,
+    page_routes,
+    registry_tables,
+    repair_tables,
+    static_routes,
+    topic_tables,
+)
 from tallymark_dashboards.app.error_pages import handle_errors
 from tallymark_dashboards.app.middleware import Headers, PathPrefix
 from tallymark_dashboards.app.own_metrics import Measured, OwnMetrics
@@ -30,6 +40,11 @@ from tallymark_dashboards.snapshots.holder import Snapshots
 
 COMPRESSED_FROM: Final = 1_000
 """Bytes of an answer from which on it is compressed."""
+
+TABLES: Final = (
+    cluster_tables, group_tables, topic_tables, registry_tables, message_tables, repair_tables,
+)  # fmt: skip
+"""The tables that are not in the audit's store."""
 
 
 def create_app(
@@ -72,7 +87,8 @@ def create_app(
     app.include_router(static_routes.router)
     app.include_router(health.router)
     app.include_router(audit_router, prefix=PREFIX)
-    app.include_router(cluster_tables.router)
+    for tables in TABLES:
+        app.include_router(tables.router)
     app.include_router(page_routes.router())
     app.include_router(decide.router())
     app.include_router(repair.router())

@@ -5,16 +5,25 @@ asked. Forms, cursors and errors are those of the audit's API (:mod:`tallymark_a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from tallymark_audit.api import lists, params
-from tallymark_audit.api.fields import Field, Fields, flag, listed, number, text, time
+from tallymark_audit.api.fields import flag, listed, number, text, time
 from tallymark_audit.api.lists import Listing
-from tallymark_audit.api.problems import Answer, AuditRoute
-from tallymark_dashboards.frame.requests import context_of
+from tallymark_dashboards.app.table_fields import (
+    LAG,
+    READ,
+    Find,
+    GroupName,
+    Row,
+    known,
+    lag_row,
+    states_of,
+    table_router,
+)
 from tallymark_dashboards.snapshots.cluster_counts import counts_of
 from tallymark_dashboards.snapshots.shapes import (
     ClusterState,
@@ -23,43 +32,20 @@ from tallymark_dashboards.snapshots.shapes import (
     Status,
 )
 
-PREFIX: Final = "/api/v1"
-router = APIRouter(
-    prefix=PREFIX, route_class=AuditRoute, default_response_class=Answer, tags=["clusters"]
-)
-Row = dict[str, Any]
-
-
-def _known(meaning: str) -> Field:
-    return Field("number", f"{meaning} Null: not known.", may_lack=True)
-
-
-_READ: Final[Fields] = {
-    "as_of": time("When that was read; 0: never,"),
-    "error": text("Why the last attempt to read it failed; empty: it did not."),
-}
-_LAG: Final[Fields] = {
-    "status": text(
-        "OK, UNKNOWN, WARN, STALLED or STOPPED; of a group that of the worst partition."
-    ),
-    "why": text("Why it has this status."),
-    "lag": _known("Messages in the log that were not read."),
-    "behind_ms": _known("The age of the first message that was not read (ms)."),
-    "behind_at_least": flag("It is at least so old."),
-}
+router = table_router("clusters")
 CLUSTERS: Final = Listing(
     "clusters",
     {
         "cluster": text("The name of the cluster."),
         "address": text("Where its brokers are asked."),
-        "brokers": _known("Its brokers."),
-        "topics": _known("Its topics."),
-        "partitions": _known("Their partitions."),
-        "leaderless": _known("Partitions without a leader."),
-        "under_replicated": _known("Partitions with a replica that is not in sync."),
-        "groups": _known("Its consumer groups."),
+        "brokers": known("Its brokers."),
+        "topics": known("Its topics."),
+        "partitions": known("Their partitions."),
+        "leaderless": known("Partitions without a leader."),
+        "under_replicated": known("Partitions with a replica that is not in sync."),
+        "groups": known("Its consumer groups."),
         "left_out": text("What is not kept in memory, because there is too much."),
-        **_READ,
+        **READ,
         "topics_as_of": time("When its topics were read; 0: never,"),
     },
     {"cluster": str},
@@ -74,7 +60,7 @@ BROKERS: Final = Listing(
         "controller": flag("Whether it is the controller."),
         "fenced": flag("Whether it must not serve clients."),
         "leads": number("Partitions that it leads."),
-        "as_of": _READ["as_of"],
+        "as_of": READ["as_of"],
     },
     {"cluster": str, "broker": int},
 )
@@ -87,7 +73,7 @@ DANGER: Final = Listing(
         "leaderless": flag("It has no leader; else a replica is not in sync."),
         "replicas": listed("The brokers that have a replica."),
         "in_sync": listed("Those of them that are in sync."),
-        "as_of": _READ["as_of"],
+        "as_of": READ["as_of"],
     },
     {"cluster": str, "topic": str, "partition": int},
 )
@@ -99,8 +85,9 @@ GROUPS: Final = Listing(
         "group": text("The consumer group."),
         "state": text("As its coordinator calls it."),
         "members": number("Its members."),
-        **_LAG,
-        **_READ,
+        **LAG,
+        "why": text("Why it has this status."),
+        **READ,
     },
     {"cluster": str, "kept": str, "group": str},
 )
@@ -112,33 +99,28 @@ GROUP_PARTITIONS: Final = Listing(
         "group": text("The consumer group."),
         "topic": text("The topic."),
         "partition": number("The partition."),
-        "offset": _known("The next offset that the group reads."),
-        "log_start": _known("The first offset of the log."),
-        "log_end": _known("The offset after the last one."),
+        "offset": known("The next offset that the group reads."),
+        "log_start": known("The first offset of the log."),
+        "log_end": known("The offset after the last one."),
         "owner": text("The member that has the partition; empty: none."),
-        **_LAG,
+        **LAG,
+        "why": text("Why it has this status."),
     },
     {"cluster": str, "kept": str, "group": str, "topic": str, "partition": int},
 )
-Find = Annotated[
-    params.Text, Query(max_length=params.MAX_NAME, description="Only with this in the name.")
-]
-GroupName = Annotated[
-    params.Text | None, Query(max_length=params.MAX_NAME, description="Only this group.")
-]
 
 
 @lists.route(router, "/clusters", CLUSTERS)
 def clusters(request: Request, asked: params.Paged) -> Response:
     """The clusters, as their brokers last answered."""
-    rows = [_cluster(one) for one in _states(request, None)]
+    rows = [_cluster(one) for one in states_of(request, None)]
     return lists.answer_rows(request, CLUSTERS, rows, asked)
 
 
 @lists.route(router, "/brokers", BROKERS)
 def brokers(request: Request, asked: params.Paged, cluster: params.ClusterName = None) -> Response:
     """The brokers of the clusters, and how many partitions each leads."""
-    rows = [row for one in _states(request, cluster) for row in _brokers(one)]
+    rows = [row for one in states_of(request, cluster) for row in _brokers(one)]
     return lists.answer_rows(request, BROKERS, rows, asked)
 
 
@@ -147,7 +129,7 @@ def partitions_in_danger(
     request: Request, asked: params.Paged, cluster: params.ClusterName = None
 ) -> Response:
     """The partitions that have no leader, or a replica that is not in sync."""
-    rows = [row for one in _states(request, cluster) for row in _in_danger(one)]
+    rows = [row for one in states_of(request, cluster) for row in _in_danger(one)]
     return lists.answer_rows(request, DANGER, rows, asked)
 
 
@@ -162,7 +144,7 @@ def groups(
     """The consumer groups, with what each lacks of all its partitions."""
     rows = [
         _group(state.name, one)
-        for state in _states(request, cluster)
+        for state in states_of(request, cluster)
         for one in state.all_groups
         if (not status or one.status in status) and find.lower() in one.group.lower()
     ]
@@ -179,17 +161,12 @@ def group_partitions(
     """How far each group is in each partition."""
     rows = [
         {"cluster": state.name, "kept": one.kept, "group": one.group, **_partition(each)}
-        for state in _states(request, cluster)
+        for state in states_of(request, cluster)
         for one in state.all_groups
         if group in (None, one.group)
         for each in one.partitions
     ]
     return lists.answer_rows(request, GROUP_PARTITIONS, rows, asked)
-
-
-def _states(request: Request, cluster: str | None) -> list[ClusterState]:
-    known = context_of(request).snapshots.clusters
-    return [one for one in known if cluster in (None, one.name)]
 
 
 def _cluster(state: ClusterState) -> Row:
@@ -248,7 +225,8 @@ def _group(cluster: str, one: GroupState) -> Row:
         "group": one.group,
         "state": one.state,
         "members": len(one.members),
-        **_lag(one),
+        **lag_row(one),
+        "why": one.why,
         "as_of": one.at,
         "error": one.error,
     }
@@ -262,15 +240,6 @@ def _partition(one: GroupPartition) -> Row:
         "log_start": one.start,
         "log_end": one.end,
         "owner": one.owner,
-        **_lag(one),
-    }
-
-
-def _lag(one: GroupState | GroupPartition) -> Row:
-    return {
-        "status": str(one.status),
+        **lag_row(one),
         "why": one.why,
-        "lag": one.lag,
-        "behind_ms": one.delay.ms if one.delay else None,
-        "behind_at_least": one.delay is not None and one.delay.least,
     }

@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeAlias
 from urllib.parse import quote_plus
 
 from tallymark_dashboards.frame.registry import PAGES
 from tallymark_dashboards.frame.static_files import StaticFiles
+
+Value: TypeAlias = str | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,9 @@ class Links:
 
     def link(self, page: str, /, **values: object) -> str:
         """The address of the page of that name, in the time range of this page, or of a path that
-        begins with "/" (``/api/v1/audit/verdicts``). A value that is None or "" is left out;
-        ``from_`` is ``from``. A ``range``, ``from_`` or ``to`` replaces the range."""
+        begins with "/" (``/api/v1/audit/verdicts``). A value that is None or "" is left out, a
+        list has its name once for each value; ``from_`` is ``from``. A ``range``, ``from_`` or
+        ``to`` replaces the range."""
         given = _given(values)
         if page.startswith("/"):
             return self._address(page, given)
@@ -46,11 +50,13 @@ class Links:
         """The address of a file of ``static/``; it changes with the contents of the file."""
         return f"{self.prefix}/static/{self.files.path(name)}"
 
-    def _address(self, path: str, query: Mapping[str, str]) -> str:
-        if not query:
-            return f"{self.prefix}{path}"
-        pairs = [f"{_quoted(name)}={_quoted(value)}" for name, value in query.items()]
-        return f"{self.prefix}{path}?{'&'.join(pairs)}"
+    def _address(self, path: str, query: Mapping[str, Value]) -> str:
+        pairs = [
+            f"{_quoted(name)}={_quoted(one)}"
+            for name, value in query.items()
+            for one in ((value,) if isinstance(value, str) else value)
+        ]
+        return f"{self.prefix}{path}?{'&'.join(pairs)}" if pairs else f"{self.prefix}{path}"
 
 
 @lru_cache(maxsize=10_000)  # a page has a thousand links, with the same names and values
@@ -58,7 +64,9 @@ def _quoted(text: str) -> str:
     return quote_plus(text)
 
 
-def _given(values: Mapping[str, object]) -> dict[str, str]:
+def _given(values: Mapping[str, object]) -> dict[str, Value]:
     return {
-        name.rstrip("_"): str(value) for name, value in values.items() if value not in (None, "")
+        name.rstrip("_"): tuple(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        for name, value in values.items()
+        if value not in (None, "")
     }

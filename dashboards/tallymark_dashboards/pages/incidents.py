@@ -48,6 +48,7 @@ def incidents(ask: Ask) -> Page:
         "number": paging.number,
         "pages": paging.pages,
         "state": state,
+        "chosen": which.states,
         "kind": kind,
         "topic": which.topic or "",
         "edge": which.edge or "",

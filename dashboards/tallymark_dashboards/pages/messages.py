@@ -15,6 +15,7 @@ from tallymark.serialization.errors import RegistryError, SerializationError
 from tallymark.serialization.frame import KEY_HEADER, MAGIC, VALUE_HEADER, schema_before
 from tallymark.serialization.serializers import AvroDecoder
 from tallymark_dashboards.frame.ask import Ask
+from tallymark_dashboards.frame.context import Context
 from tallymark_dashboards.frame.missing import Near, missing, nearest
 from tallymark_dashboards.frame.page import Page
 from tallymark_dashboards.frame.registry import page
@@ -111,13 +112,17 @@ def _not_there(state: ClusterState, wanted: Wanted, found: Found) -> Page:
     return missing("topic", wanted.topic, near, f"{wanted.cluster} has no topic of this name.")
 
 
-def _values(ask: Ask, wanted: Wanted, found: Found) -> dict[str, Any]:
-    settings = ask.context.deployment.dashboards.masked_fields
-    masks = Masks.of(settings, wanted.topic)
-    decoding = _Decoding(ask.context.peeks.decoder)
-    window_ms = ask.context.deployment.audit.window_ms
+def message_rows(context: Context, wanted: Wanted, found: Found) -> list[MessageRow]:
+    """The messages as they are shown: decoded where that is possible, masked as the settings
+    say."""
+    masks = Masks.of(context.deployment.dashboards.masked_fields, wanted.topic)
+    decoding = _Decoding(context.peeks.decoder)
+    window_ms = context.deployment.audit.window_ms
     most = max(1_000, CHARACTERS // max(1, len(found.messages)))
-    rows = [_row(one, decoding, masks, window_ms, most) for one in found.messages]
+    return [_row(one, decoding, masks, window_ms, most) for one in found.messages]
+
+
+def _values(ask: Ask, wanted: Wanted, found: Found) -> dict[str, Any]:
     first = found.messages[0].offset if found.messages else found.first
     last = found.messages[-1].offset if found.messages else found.first
     start, end = found.start, found.end
@@ -126,7 +131,7 @@ def _values(ask: Ask, wanted: Wanted, found: Found) -> dict[str, Any]:
         older = max(start, min(first, end) - wanted.count) if first > start else None
         newer = max(last + 1, start) if last + 1 < end else None
     return {
-        "rows": rows,
+        "rows": message_rows(ask.context, wanted, found),
         "partition": wanted.partition,
         "partitions": found.partitions or (),
         "offset": wanted.offset,
@@ -135,7 +140,7 @@ def _values(ask: Ask, wanted: Wanted, found: Found) -> dict[str, Any]:
         "found": found,
         "older": older,
         "newer": newer,
-        "masks": bool(masks),
+        "masks": bool(Masks.of(ask.context.deployment.dashboards.masked_fields, wanted.topic)),
     }
 
 

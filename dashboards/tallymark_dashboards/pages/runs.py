@@ -9,12 +9,14 @@ from typing import Any, Final, cast
 
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.reading.runs import (
+    COUNTS,
     DECISION,
     JOB,
     REPAIR,
     WhichRuns,
     decision,
     job_run,
+    judged_hops,
     loaded_tables,
     repaired_by,
     run_count,
@@ -33,10 +35,6 @@ MOST: Final = 200
 """Rows of one run: repaired parts, disagreements, hops and topics."""
 GOOD: Final = ("complete", "done", "repaired", "succeeded", "nothing to do")
 WAITING: Final = ("undecided", "running", "partly", "")
-COUNTS: Final = (
-    *("windows", "claimed", "observed", "missing", "duplicated"),
-    *("unclaimed", "explained"),
-)
 _ID: Final = re.compile(r"([jd])(\d{1,18})", re.ASCII)
 
 
@@ -119,8 +117,10 @@ def _job(ask: Ask, row: Row) -> Page:
     }  # fmt: skip
     detail: Mapping[str, Any] = row["detail"] if isinstance(row["detail"], dict) else {}
     shown = queries.disagreements(ask.connection, MOST + 1, row["from_ms"], row["to_ms"])
+    hops = judged_hops(row)
     values: dict[str, Any] = {
-        "hops": _lines(detail.get("edges")),
+        "hops": hops[:MOST],
+        "more_hops": max(0, len(hops) - MOST),
         "columns": COUNTS,
         "seconds": _seconds(detail.get("seconds")),
         "damaged": _lines(detail.get("damaged")),
@@ -139,16 +139,17 @@ def _decision(ask: Ask, row: Row) -> Page:
         "to_ms": row["window_end"],
     }  # fmt: skip
     detail: Mapping[str, Any] = row["detail"] if isinstance(row["detail"], dict) else {}
-    parts = repaired_by(ask.connection, row, MOST) if row["action"] == REPAIR else []
+    parts = repaired_by(ask.connection, row, MOST + 1) if row["action"] == REPAIR else []
     values: dict[str, Any] = {
         "hops": [],
+        "more_hops": 0,
         "columns": COUNTS,
         "seconds": [],
         "damaged": [],
         "damaged_events": 0,
         "disagreements": [],
-        "more": False,
-        "parts": parts,
+        "more": len(parts) > MOST,
+        "parts": parts[:MOST],
         "detail": detail,
     }
     return _page(run_row(one), values)

@@ -3,6 +3,7 @@ the snapshot, in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,7 +69,7 @@ def schema(ask: Ask) -> Page:
     subject = registry.subjects.value.get(name)
     if subject is None:
         return _no_subject(registry, name)
-    parsed = Parsed(_finder(registry))
+    parsed = parsed_of(registry)
     numbers = [one.version for one in subject.versions]
     newest = subject.latest.version if subject.latest else numbers[-1]
     version = ask.number("version", newest, 1, 2**31 - 1)
@@ -79,13 +80,13 @@ def schema(ask: Ask) -> Page:
             for one in sorted(numbers, key=lambda one: abs(one - version))[:5]
         ]
         return missing("version", f"{version} of {name}", near)
-    before = previous([one.version for one in subject.versions if not one.deleted])
+    before = versions_before(subject)
     text = parsed.canonical(name, version, shown.text)
     values: dict[str, Any] = {
         "subject": subject,
         "shown": shown,
         "text": text,
-        "rows": _versions(subject, parsed, before),
+        "rows": version_rows(subject, parsed, VERSIONS),
         "more": max(0, len(numbers) - VERSIONS),
         "uses": _uses(registry, subject),
         "stale": stale_parts("Schema registry", [("subjects", registry.subjects)], ask.now),
@@ -96,10 +97,11 @@ def schema(ask: Ask) -> Page:
     return Page(name, "pages/schema.html", values, "warn" if wrong else "", wrong)
 
 
-def _versions(subject: SubjectState, parsed: Parsed, before: Any) -> list[VersionRow]:
-    """The newest first; the newest are checked."""
+def version_rows(subject: SubjectState, parsed: Parsed, most: int) -> list[VersionRow]:
+    """So many versions, the newest first; the newest of them are checked."""
+    before = versions_before(subject)
     rows: list[VersionRow] = []
-    for number, one in enumerate(reversed(subject.versions[-VERSIONS:])):
+    for number, one in enumerate(reversed(subject.versions[-most:])):
         if one.deleted:
             check = Check(None, "deleted")
         elif number >= MAX_CHECKED:
@@ -108,6 +110,25 @@ def _versions(subject: SubjectState, parsed: Parsed, before: Any) -> list[Versio
             check = parsed.check(subject.level, subject.subject, one.version, before[one.version])
         rows.append(VersionRow(one, check))
     return rows
+
+
+def versions_before(subject: SubjectState) -> Mapping[int, list[int]]:
+    """Of each version that is not deleted those before it, the newest first."""
+    return previous([one.version for one in subject.versions if not one.deleted])
+
+
+def parsed_of(registry: RegistryState) -> Parsed:
+    """What reads the schemas of the registry, once each."""
+
+    def find(subject: str, version: int) -> Text | None:
+        known = registry.subjects.value.get(subject)
+        for one in known.versions if known else ():
+            if one.version == version:
+                references = tuple((to.subject, to.version) for to in one.references)
+                return Text(one.kind, one.text, references)
+        return None
+
+    return Parsed(find)
 
 
 def _compared(
@@ -143,18 +164,6 @@ def _uses(registry: RegistryState, subject: SubjectState) -> list[tuple[str, int
         if any(reference.subject == subject.subject for reference in one.references)
     ]
     return sorted(found)[:USES]
-
-
-def _finder(registry: RegistryState) -> Any:
-    def find(subject: str, version: int) -> Text | None:
-        known = registry.subjects.value.get(subject)
-        for one in known.versions if known else ():
-            if one.version == version:
-                references = tuple((to.subject, to.version) for to in one.references)
-                return Text(one.kind, one.text, references)
-        return None
-
-    return find
 
 
 def _no_subject(registry: RegistryState, name: str) -> Page:

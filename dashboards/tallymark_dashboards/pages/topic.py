@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tallymark_audit.judge.states import State
 from tallymark_audit.model.cells import Edge
-from tallymark_audit.model.edges import PRODUCER
+from tallymark_audit.model.edges import PRODUCER, family
 from tallymark_audit.store.reading import neighbours, window_evidence
 from tallymark_audit.store.reading import topic as reading
 from tallymark_audit.store.reading.incidents import WhichIncidents, incident_count, incident_page
@@ -23,7 +23,7 @@ from tallymark_dashboards.frame.registry import PAGES, page
 from tallymark_dashboards.view.charts.delivery import delivery
 from tallymark_dashboards.view.charts.latency import latency
 from tallymark_dashboards.view.clock import Clock, clock_of
-from tallymark_dashboards.view.funnel import HopRow, family, funnel
+from tallymark_dashboards.view.funnel import HopRow, funnel
 from tallymark_dashboards.view.marks import mark
 from tallymark_dashboards.view.reporters import reporter_rows
 from tallymark_dashboards.view.topic_windows import by_cluster, delivered, partition_rows
@@ -79,7 +79,7 @@ def topic(ask: Ask) -> Page:
         "hops": hops,
         "funnel": rows,
         "whole": whole,
-        "range_query": {"from_": ask.range.name} if ask.range.name else _given(ask),
+        "names": way.names,
         "copies": [one for one in way.names if one != name],
         "through": reading.watermarks_of_topic(
             ask.connection, [(row.edge, row.topic) for row in rows]
@@ -91,10 +91,6 @@ def topic(ask: Ask) -> Page:
     }
     bad = sum(one.bad for one in way.sums.values())
     return Page(name, "pages/topic.html", values, _tone(rows) if bad else "", bad)
-
-
-def _given(ask: Ask) -> dict[str, str]:
-    return {"from_": ask.range.query.get("from", ""), "to": ask.range.query.get("to", "")}
 
 
 def _tone(rows: list[HopRow]) -> Any:
@@ -136,6 +132,7 @@ def _charts(ask: Ask, way: _Way, edge: str) -> dict[str, Any]:
     return {
         "delivered": found,
         "step": clock.step,
+        "span": {"from_": clock.start, "to": clock.end},
         "delivery": delivery(found, clock.start, clock.end, clock.step, through),
         "latencies": _latencies(lines, hours),
         "took": _took(ask, way, hours),
@@ -191,6 +188,7 @@ def _windows(ask: Ask, way: _Way, edge: str) -> dict[str, Any]:
         "at": number,
         "pages": pages,
         "state": state,
+        "chosen": states,
         "states": STATES,
     }
 

@@ -129,19 +129,6 @@ def depths_of(edges: Iterable[Edge]) -> dict[str, int]:
     return depths
 
 
-def family(edges: Iterable[Edge], topic: str, most: int = 50) -> list[str]:
-    """The topic, and what mirrors call its copies, theirs too; so many at most."""
-    mirrors = [edge for edge in edges if edge.mirror is not None]
-    names = [topic]
-    for name in names:
-        for edge in mirrors:
-            assert edge.mirror is not None
-            there = edge.downstream_topic(name)
-            if edge.mirror.copies(name) and there not in names and len(names) < most:
-                names.append(there)
-    return names
-
-
 def digest_of(states: Mapping[str, int], contents_checked: bool = False) -> Digest:
     """From the number of windows by state: both sides are alike where every decided window is
     good."""

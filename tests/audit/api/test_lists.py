@@ -22,7 +22,8 @@ LISTS = (
     "log-events", "runs", "repairs", "decisions", "disagreements", "buckets", "topics", "latency",
     "edges", "heat", "heat?find=payments&bucket=1h", "watermarks",
     "cells?cluster=dc1&topic=orders", "cells?cluster=dc1&topic=orders&tier=producer",
-    "lateness?counter=dc1&topic=orders",
+    "lateness?counter=dc1&topic=orders", "reporters?topic=orders", "lake-tables",
+    "hops?topic=orders", "disagreements?from=12h",
 )  # fmt: skip
 OTHERS = ("age", "pulse")
 
@@ -301,3 +302,34 @@ def test_the_age_of_the_audit(client: TestClient) -> None:
     assert told["ok"] is not bool(told["behind"])
     assert client.get("collectors").json()["age"]["behind"] == told["behind"]
     json.dumps(told)
+
+
+def test_a_page_may_end_at_a_name_that_does_not_print(
+    client: TestClient, prepared: Prepared
+) -> None:
+    """The cursor of a page was refused where the last topic had a character that changes the
+    direction of text, or a space other than ours: the rows behind it could not be read."""
+    whole = client.get("watermarks?limit=1000").json()["watermarks"]
+    assert any(not one["topic"].isprintable() for one in whole)
+    rows, cursor = list[dict[str, Any]](), ""
+    while True:
+        answer = client.get(f"watermarks?limit=1&cursor={cursor}")
+        assert answer.status_code == 200, answer.text
+        rows += answer.json()["watermarks"]
+        cursor = answer.json()["next"]
+        if not cursor:
+            break
+    assert rows == whole
+    hostile = next(one["topic"] for one in whole if not one["topic"].isprintable())
+    found = client.get("verdicts", params={"topic": hostile}).json()["verdicts"]
+    assert {one["topic"] for one in found} == {hostile}
+    assert client.get("verdicts?topic=%00").status_code == 422
+
+
+def test_hops_of_a_topic_add_up_to_its_sums(client: TestClient) -> None:
+    (topic,) = client.get("topics?from=12h&find=payments").json()["topics"]
+    hops = client.get("hops?from=12h&topic=payments").json()["hops"]
+    assert sum(one["missing"] for one in hops) == topic["missing"] == 7
+    assert {one["edge"] for one in hops} == {one["edge"] for one in topic["hops"]}
+    assert client.get("hops?topic=nothing").json()["hops"] == []
+    assert client.get("hops").status_code == 422

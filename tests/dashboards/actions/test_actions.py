@@ -223,6 +223,14 @@ def test_what_cannot_be_repaired_is_not_offered(
     alice.get(address)
     ended(desk, Asked("producer-to-dc1", "orders", NOON, NOON + 60_000))
     page = alice.get(address).text
+    assert "10–13" in page
+    plan = f"/api/v1/repair-plan?edge=producer-to-dc1&topic=orders&from={NOON}&to={NOON + 60_000}"
+    assert plan.replace("&", "&amp;") in page
+    (row,) = alice.get(plan).json()["repair_plan"]
+    assert (row["server"], row["count"], row["sequences"]) == ("web-7", 4, [10, 13])
+    assert "[10,13]" in alice.get(plan.replace("-plan?", "-plan.csv?")).text.replace('""', '"')
+    assert browser("bob").get(plan).status_code == 403
+    assert alice.get(plan.replace("orders", "others")).status_code == 404
     assert "Nothing of it can be copied" in page
     assert "--apply" not in page
     assert 'name="token"' not in page

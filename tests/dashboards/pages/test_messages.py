@@ -206,3 +206,39 @@ def test_a_broker_that_does_not_answer_holds_up_no_other_page(tmp_path: Path) ->
             finally:
                 waiting.join(30)
             assert not waiting.is_alive()
+
+
+def test_messages_as_csv_and_json_are_those_of_the_page(shown: TestClient) -> None:
+    page = text(shown, "cluster=dc1&topic=clicks&offset=30&count=20")
+    href = "/api/v1/messages?cluster=dc1&topic=clicks&partition=0&offset=30&limit=20"
+    assert href.replace("&", "&amp;") in page
+    told = shown.get(href).json()
+    assert [one["offset"] for one in told["messages"]] == list(range(30, 50))
+    assert (told["log_start"], told["log_end"], told["said"]) == (0, 62, "")
+    assert '"n": 30' in told["messages"][0]["value"]
+    assert (told["messages"][0]["server"], told["messages"][0]["sequence"]) == ("web-<b>7", 4_711)
+    rest = shown.get(f"{href}&cursor={told['next']}").json()
+    assert [one["offset"] for one in rest["messages"]] == list(range(50, 62))
+    assert rest["next"] is None
+    assert rest["messages"][10]["value"] == ""  # a null, which deletes its key
+    answer = shown.get(href.replace("/messages?", "/messages.csv?"))
+    assert len(answer.text.splitlines()) == 21
+    assert "cursor=" in answer.headers["link"]
+
+
+def test_a_look_by_the_api_is_bounded_and_masked(shown: TestClient) -> None:
+    """CSV has all rows of a list; of a log with a billion messages that would be all of them."""
+    at = "/api/v1/messages.csv?cluster=dc1&topic=clicks"
+    assert len(shown.get(at).text.splitlines()) == 21
+    assert len(shown.get(f"{at}&offset=0&limit=1000").text.splitlines()) == 63
+    orders = shown.get("/api/v1/messages?cluster=dc1&topic=orders").text
+    assert "example.org" not in orders
+    assert "0xcafe" in orders
+    beyond = shown.get("/api/v1/messages?cluster=dc1&topic=clicks&offset=1000").json()
+    assert beyond["messages"] == []
+    assert "there is no offset 1,000" in beyond["said"]
+    assert shown.get("/api/v1/messages?cluster=dc1&topic=nothing").status_code == 404
+    assert shown.get("/api/v1/messages?cluster=dc1&topic=clicks&partition=9").status_code == 404
+    away = shown.get("/api/v1/messages?cluster=down&topic=clicks")
+    assert away.status_code == 503
+    assert away.headers["retry-after"]

@@ -17,6 +17,7 @@ from tallymark_audit.store.schema.tables import (
     alerts,
     claims,
     observations,
+    reporter_topics,
     reporters,
     topic_sums,
     verdicts,
@@ -222,9 +223,10 @@ def reporter_page(
     heard_since: int | None,
     after: tuple[str, str] | None,
     limit: int,
+    topic: str | None = None,
 ) -> list[Row]:
     """Reporters by cluster and name; ``heard_since`` (ms): only those that have not ended and have
-    reported since then."""
+    reported since then; ``topic``: only those that report on it."""
     t = reporters.c
     left_out = ("seen", "ahead")  # how their events came in, of no use to others
     query = select(*[column for column in t if column.name not in left_out])
@@ -232,6 +234,12 @@ def reporter_page(
         query = query.where(t.cluster == cluster)
     if kind is not None:
         query = query.where(t.kind == kind)
+    if topic is not None:
+        about = reporter_topics.c
+        mine = select(about.reporter).where(
+            about.cluster == t.cluster, about.reporter == t.reporter, about.topic == topic
+        )
+        query = query.where(mine.exists())
     if heard_since is not None:
         query = query.where(t.closed.is_(False), ~RETIRED, t.last_heard >= heard_since)
     if after is not None:

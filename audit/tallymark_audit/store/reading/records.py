@@ -105,17 +105,18 @@ def disagreement_page(
     topic: str | None,
     after: tuple[int, str, str] | None,
     limit: int,
+    period: tuple[int | None, int | None] = (None, None),
 ) -> list[Row]:
     """Windows on which the two counts differ (:func:`.queries.disagreements`), newest first, then
-    by edge and topic. They are found by way of the few windows that are not COMPLETE: where both
-    are, the counts agree."""
+    by edge and topic; ``period``: those that start in it (ms, its end excluded). They are found by
+    way of the few windows that are not COMPLETE: where both are, the counts agree."""
     spark, query = queries.two_counts()
     v, edges = verdicts.c, [edge] if edge is not None else edges_known(connection)
     suspect = select(v.edge, v.topic, v.window).where(v.edge.in_(edges), v.state.in_(_SUSPECT))
     key = tuple_(spark.c.edge, spark.c.topic, spark.c.window)
     query = query.where(key.in_(suspect))
-    which = WhichRecords(edge=edge, topic=topic)
-    query = _where(query, which, edge=spark.c.edge, topic=spark.c.topic)
+    which = WhichRecords(*period, edge=edge, topic=topic)
+    query = _where(query, which, spark.c.window, edge=spark.c.edge, topic=spark.c.topic)
     if after is not None:
         window, *place = after
         later = tuple_(spark.c.edge, spark.c.topic) > tuple_(*map(literal, place))

@@ -15,6 +15,7 @@ from sqlalchemy import (
     func,
     literal,
     select,
+    tuple_,
     union_all,
 )
 
@@ -25,6 +26,8 @@ from tallymark_audit.store.schema.tables import decisions, repairs, reporters, r
 
 JOB, DECISION = "job", "decision"
 REPAIR = "repair"
+COUNTS = ("windows", "claimed", "observed", "missing", "duplicated", "unclaimed", "explained")
+"""What a job counts of each topic on each hop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,28 @@ def job_run(connection: Connection, number: int) -> Row | None:
     return None if row is None else dict(row)
 
 
-def repaired_by(connection: Connection, decision: Row, limit: int) -> list[Row]:
-    """What became of the parts of a repair (a row of ``decisions``), the earliest first."""
+def judged_hops(run: Row) -> list[Row]:
+    """What a run of a job says of each topic on each hop: ``edge``, ``topic``, ``state`` and
+    :data:`COUNTS` (None: it does not say). What else the job has stored is left out."""
+    detail = run["detail"]
+    found = detail.get("edges") if isinstance(detail, dict) else None
+    rows = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [
+        {name: str(one.get(name, "")) for name in ("edge", "topic", "state")}
+        | {name: one[name] if _is_count(one.get(name)) else None for name in COUNTS}
+        for one in rows
+    ]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def repaired_by(connection: Connection, decision: Row, limit: int, after: int = 0) -> list[Row]:
+    """What became of the parts of a repair (a row of ``decisions``), the earliest first; behind the
+    one of the number ``after``."""
     t = repairs.c
-    query = select(repairs).where(t.at >= decision["at"])
+    query = select(repairs).where(t.at >= decision["at"], t.id > after)
     if decision["finished_at"]:
         query = query.where(t.at <= decision["finished_at"])
     for name in ("edge", "topic"):
@@ -88,14 +109,20 @@ def repaired_by(connection: Connection, decision: Row, limit: int) -> list[Row]:
     return [dict(row) for row in rows]
 
 
-def loaded_tables(connection: Connection, limit: int) -> list[Row]:
+def loaded_tables(
+    connection: Connection, limit: int, after: tuple[int, str, str] | None = None
+) -> list[Row]:
     """The tables of the lake, that one first which was loaded longest ago: ``cluster``, ``table``,
-    ``last_load`` (when its newest commit was made, ms) and ``server``, which made it."""
+    ``last_load`` (when its newest commit was made, ms) and ``server``, which made it. ``after``:
+    behind this last load, cluster and table."""
     t = reporters.c
     query = select(
         t.cluster, t.application.label("table"), t.last_heard.label("last_load"), t.server
     ).where(t.tier == LAKE, ~RETIRED)
-    rows = connection.execute(query.order_by(t.last_heard).limit(limit)).mappings()
+    keys = (t.last_heard, t.cluster, t.application)
+    if after is not None:
+        query = query.where(tuple_(*keys) > tuple_(*map(literal, after)))
+    rows = connection.execute(query.order_by(*keys).limit(limit)).mappings()
     return [dict(row) for row in rows]
 
 
