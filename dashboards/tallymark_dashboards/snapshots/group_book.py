@@ -155,6 +155,9 @@ class GroupBook:
         if ends is None:
             why = "the ends of its log are not known"
             return GroupPartition(*at, offset, None, None, None, None, owner, Status.UNKNOWN, why)
+        if ends.at < seen.at and offset > ends.end:
+            # Of many logs the ends are read in turns: the log has grown since, at least to here.
+            ends = ends._replace(end=offset)
         lag = lag_of(offset, ends.start, ends.end)
         window = windows.get(at)
         if window is None:
@@ -190,6 +193,6 @@ def _summed_up(seen: Seen, parts: Collection[GroupPartition]) -> tuple[Status, s
     some = [one for one in parts if one.status is status]
     first = max(some, key=lambda one: one.lag or 0)
     if status is WORST_LAST[0]:
-        return status, first.why if len(parts) == 1 else "every partition does well"
+        return status, first.why if len(parts) == 1 else "every partition is OK"
     where = f"{first.topic}-{first.partition}: {first.why}"
     return status, where if len(some) == 1 else f"{where} (and {len(some) - 1:,} more partitions)"

@@ -4,6 +4,7 @@ offsets in turns."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from tallymark.client.admin.admin import Admin
@@ -34,19 +35,28 @@ class BrokerGroups:
         self.unlisted = "; ".join(f"broker {id}: {error}" for id, error in listed.errors.items())
         names = sorted(listed.groups)
         kept = names[:MAX_GROUPS]
-        self.left_out = f"{len(names) - len(kept):,} groups" if len(names) > len(kept) else ""
+        left_out = [f"{len(names) - len(kept):,} groups"] if len(names) > len(kept) else []
         if not listed.errors:  # those of a broker that is away are still there
-            self.seen = {name: one for name, one in self.seen.items() if name in listed.groups}
+            there = set(kept)
+            self.seen = {name: one for name, one in self.seen.items() if name in there}
         for name in kept:
-            self._list(listed.groups[name], now())
-        wanted = self._turns.take(kept)
+            self._list(listed.groups[name])
+        wanted, cut = self._turns.take(kept), False
         for first in range(0, len(wanted), _AT_ONCE):
-            self._ask(admin, wanted[first : first + _AT_ONCE], now)
+            if self._ask(admin, wanted[first : first + _AT_ONCE], now) and not cut:
+                cut = True
+                left_out.append(f"partitions beyond the first {MAX_PARTITIONS:,} of all groups")
             breathe()
+        self.left_out = ", ".join(left_out)
 
-    def _list(self, listing: GroupListing, now: int) -> None:
+    def _list(self, listing: GroupListing) -> None:
+        """Note a group that is new, and the state of one whose turn comes later."""
         old = self.seen.get(listing.group)
-        if old is None:
+        if old is not None:
+            if listing.state and listing.state != old.described.state:
+                described = replace(old.described, state=listing.state)
+                self.seen[listing.group] = old._replace(described=described)
+        else:
             described = GroupDescription(
                 listing.group,
                 listing.state,
@@ -55,7 +65,9 @@ class BrokerGroups:
             )
             self.seen[listing.group] = Seen("brokers", described, {}, 0)
 
-    def _ask(self, admin: Admin, names: list[str], now: Callable[[], int]) -> None:
+    def _ask(self, admin: Admin, names: list[str], now: Callable[[], int]) -> bool:
+        """Whether partitions had to be left out."""
+        cut = False
         described = admin.describe_groups(names)
         offsets = admin.offsets_of_groups(names)
         room = MAX_PARTITIONS - sum(len(one.offsets) for one in self.seen.values())
@@ -69,11 +81,12 @@ class BrokerGroups:
             room += len(old.offsets)
             room -= len(found)
             if room < 0:
-                self.left_out = f"partitions beyond the first {MAX_PARTITIONS:,} of all groups"
+                cut = True
                 found = _first(found, max(0, len(found) + room))
                 room = 0
             group = described.done.get(name, old.described)
             self.seen[name] = Seen("brokers", group, found, now())
+        return cut
 
 
 def _first(offsets: Mapping[TopicPartition, int], most: int) -> dict[TopicPartition, int]:

@@ -89,7 +89,8 @@ def judge(commits: Sequence[Commit], calm_at: int, here: Position, now: int) -> 
     :class:`Window`."""
     if here.offset > here.end:
         gap = here.offset - here.end
-        return Status.WARN, f"its offset is {gap:,} behind the end of the log: is it another log?"
+        why = f"its offset is {gap:,} beyond the end of the log: was the topic created again?"
+        return Status.WARN, why
     deleted = here.start - here.offset
     lag = lag_of(here.offset, here.start, here.end)
     # What it could not read yet is no reason to call it quiet: an idle topic has no commits.

@@ -76,6 +76,22 @@ def test_what_is_not_known_is_never_good() -> None:
     assert "timed out" in failed.why
 
 
+def test_an_end_that_was_read_before_the_offset_is_no_other_log() -> None:
+    """With more than 5,000 partitions their ends are read in turns, offsets of groups more often: a
+    group that keeps up was WARN, since its offset was beyond the end as it was read 20 s before."""
+    book = GroupBook()
+    described = GroupDescription("loader", "Stable")
+    for step in range(1, 8):
+        now = step * 10 * S
+        read = Ends(0, 100 * (step // 3), now - step % 3 * 10 * S - 1)
+        found = book.state(Seen("brokers", described, {AT: 100 * step}, now), {AT: read}, now)
+        assert (found.status, found.lag) == (Status.OK, 0), found.why
+    later = Ends(0, 30, 90 * S)
+    shorter = book.state(Seen("brokers", described, {AT: 700}, 80 * S), {AT: later}, 90 * S)
+    assert shorter.status is Status.WARN
+    assert "670 beyond the end of the log" in shorter.why
+
+
 def look_at_all(book: GroupBook, groups: int, step: int) -> None:
     now = step * 10 * S
     ends: dict[TopicPartition, Ends] = {

@@ -78,9 +78,9 @@ def test_the_rules_by_example(name: str) -> None:
     assert (found, text in why) == (status, True), why
 
 
-def test_an_offset_behind_the_end_of_the_log_is_a_warning() -> None:
+def test_an_offset_beyond_the_end_of_the_log_is_a_warning() -> None:
     found, why = judge(course(50), 0, Position(100, 0, 40, owned=True), NOW)
-    assert (found, "60 behind the end" in why) == (Status.WARN, True)
+    assert (found, "60 beyond the end" in why) == (Status.WARN, True)
 
 
 def test_an_offset_that_was_set_back_is_a_warning() -> None:
