@@ -27,15 +27,22 @@
   // into the page as it sent it.
   const ahead = Date.now() - Number(document.body.dataset.now || Date.now());
   const skew = Math.abs(ahead) > 30000 ? ahead : 0;
+  // A time without its date is of today. On a day of 25 hours, on which clocks are put back, 02:30
+  // comes twice: a time of before or after that has its offset.
+  const short = ({ date, time, offset }, today) => {
+    if (date !== today.date) return `${date}T${time}${offset}`;
+    return offset === today.offset ? time : `${time}${offset}`;
+  };
   const show = () => {
     const now = Date.now() - skew;
+    const today = local(new Date(now));
     for (const one of document.querySelectorAll("time[datetime]")) {
       const moment = new Date(one.dateTime);
       if (Number.isNaN(moment.getTime())) continue;
       const clock = one.dataset.form === "clock";
-      const { date, time, offset } = local(moment);
+      const here = local(moment);
       const utc = clock ? `${one.dateTime.slice(11, 19)}Z` : one.dateTime;
-      const text = zone === "UTC" ? utc : clock ? time : `${date}T${time}${offset}`;
+      const text = zone === "UTC" ? utc : clock ? short(here, today) : `${here.date}T${here.time}${here.offset}`;
       if (one.textContent !== text) one.textContent = text;
       if (one.hasAttribute("data-ago")) {
         const said = ago(Math.floor((now - moment.getTime()) / 1000));

@@ -27,7 +27,8 @@ from tallymark_dashboards.pages import load_pages
 
 load_pages()
 pytestmark = [pytest.mark.process, pytest.mark.browser, pytest.mark.timeout(300)]
-WIDTHS = (360, 1280, 3840)
+WIDTHS = (360, 768, 1100, 1280, 3840)
+"""A phone, a tablet, a small window, a laptop, a wall."""
 NAMES = [*PAGES, "missing", "unknown path"]
 MOST_TABS = 60
 Site = tuple[str, Prepared]
@@ -166,4 +167,36 @@ def test_the_theme_and_the_zone_are_chosen_and_kept(browser: Browser, site: Site
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
     expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
     expect(page.get_by_role("button", name="Times: local")).to_be_visible()
+    context.close()
+
+
+def test_an_hour_that_comes_twice_is_told_apart(browser: Browser, site: Site) -> None:
+    """On the day on which clocks are put back, 02:30 in local time was either of two moments; and a
+    time of yesterday looked like one of today."""
+    context = browser.new_context(timezone_id="Europe/Berlin")
+    page = context.new_page()
+    page.clock.set_fixed_time("2026-10-25T01:45:00Z")  # 02:45 for the second time
+    page.add_init_script(
+        """document.addEventListener("readystatechange", () => {
+          if (document.body) document.body.dataset.now = Date.now();
+        })"""
+    )
+    page.goto(address(site, "missing"))
+    page.get_by_role("button", name="Times: UTC").click()
+    moments = ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-24T21:30:00Z"]
+    texts = page.evaluate(
+        """(moments) => {
+          const found = moments.map((moment) => {
+            const one = document.createElement("time");
+            one.dateTime = moment;
+            one.dataset.form = "clock";
+            document.querySelector("main").append(one);
+            return one;
+          });
+          document.dispatchEvent(new CustomEvent("tallymark:shown"));
+          return found.map((one) => one.textContent);
+        }""",
+        moments,
+    )
+    assert texts == ["02:30:00+02:00", "02:30:00", "2026-10-24T23:30:00+02:00"]
     context.close()
