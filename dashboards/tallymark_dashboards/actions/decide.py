@@ -15,7 +15,7 @@ from tallymark.errors import UserError
 from tallymark.trail import Doer
 from tallymark.untrusted import command
 from tallymark_audit.decisions import Decider
-from tallymark_audit.model.time_format import LARGEST, utc
+from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.judged import alerts
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema.shown import shown_verdict
@@ -24,11 +24,13 @@ from tallymark_dashboards.actions.forms import (
     LONGEST_NOTE,
     LONGEST_VALUE,
     Form,
+    actions_of,
     lead_to,
     page_or,
     posted,
     refuse,
     show_form,
+    window_start,
 )
 from tallymark_dashboards.actions.guard import Refused
 from tallymark_dashboards.frame.ask import bounded
@@ -38,6 +40,17 @@ PAUSES: Final = {"30m": 1_800_000, "1h": 3_600_000, "2h": 7_200_000, "4h": 14_40
     "8h": 28_800_000,
     "24h": 86_400_000,
 }
+CHANGED: Final = Refused(
+    409,
+    "what this form is about has changed since it was opened, by another decision or by new"
+    " verdicts: nothing was changed",
+    "Look at what it says now; if you still want it, send it again.",
+    again=True,
+)
+"""Two operators, or one in two tabs, must not overwrite each other's decisions unseen."""
+RUNNING: Final = (
+    "It reported a moment ago: it is running, and its next report makes it active again."
+)
 Values = Mapping[str, str]
 Make = Callable[[Request, Values], Form]
 Do = Callable[[Request, Values], str]
@@ -87,7 +100,11 @@ def _carry_out(
     try:
         if refused is not None:
             return show_form(request, make(request, values), refused)
-        return lead_to(do(request, values))
+        with actions_of(request).deciding:
+            form = make(request, values)
+            if values.get("seen") != form.seen:
+                return show_form(request, form, CHANGED)
+            return lead_to(do(request, values))
     except UserError as error:
         return refuse(request, Refused(409, error.what, error.do))
 
@@ -104,9 +121,9 @@ def _accept_form(request: Request, values: Values) -> Form:
         action="accept",
         title="Accept a window as it is",
         said=(
-            "The watermark passes this window though it is not good. What is wrong stays written"
-            " down, with your name. It holds until more is found to be missing, repeated or"
-            " unclaimed."
+            "The watermark passes this window though it is not good. What is wrong stays recorded,"
+            " with your name. The acceptance holds until more messages are found to be missing,"
+            " duplicated or unclaimed."
         ),
         submit="Accept this window",
         words="tallymark audit accept",
@@ -137,6 +154,7 @@ def _window_form(
 ) -> Form:
     """A form about one window; ``words``: the command that does the same, without the window."""
     row, facts = _window(request, values)
+    taken_back = action == "withdraw" and not row["accepted_by"]
     hidden = {name: str(row[name]) for name in ("edge", "topic", "window")}
     return Form(
         action=action,
@@ -147,6 +165,8 @@ def _window_form(
         submit=submit,
         command=command(words, row["edge"], row["topic"], utc(row["window"])),
         back=page_or(links_of(request), "window", **hidden),
+        warning="It is not accepted now: there is nothing to take back." if taken_back else "",
+        seen=f"{row['source']} {row['revision']}",
     )
 
 
@@ -170,31 +190,32 @@ def _retire_form(request: Request, values: Values) -> Form:
     with context.store.read() as connection:
         rows = queries.reporters_named(connection, reporter)
     if not rows:
-        raise UserError(f"no reporter is called {reporter!r}", "See who reports on the overview.")
+        raise UserError(f"no reporter is called {reporter!r}", "See the reporters on the overview.")
     heard = max(row["last_heard"] for row in rows)
     alive = now_ms() - heard < context.deployment.audit.silence_ms
     facts = [("reporter", reporter)]
     for row in rows:
         who = " ".join(filter(None, (row["server"], row["application"], row["consumer_group"])))
         facts.append(
-            (f"on {row['cluster']}", f"{row['kind']} {who}, heard {utc(row['last_heard'])}")
+            (f"on {row['cluster']}", f"{row['kind']} {who}, last report {utc(row['last_heard'])}")
         )
+        if row["retired_at"]:
+            facts.append((f"retired on {row['cluster']}", utc(row["retired_at"])))
     return Form(
         action="retire",
         title="Retire a reporter",
         said=(
-            "Windows no longer wait for it. What a producer acknowledged before its last report"
-            " and no journal holds stays unclaimed; what a mirror or a group had not brought is"
-            " lost. One that speaks again is back."
+            "Windows no longer wait for this reporter. Messages that a producer has sent since its"
+            " last report, and that are in no journal, stay unclaimed; messages that a mirror or a"
+            " group has not passed on are missing. If it reports again, it is active again."
         ),
         facts=facts,
         hidden={"reporter": reporter},
         submit="Retire this reporter",
         command=command("tallymark audit retire", reporter),
         back=page_or(links_of(request), "overview"),
-        warning="It was heard a moment ago: it is alive, and will be back at once."
-        if alive
-        else "",
+        warning=RUNNING if alive else "",
+        seen=" ".join(f"{row['cluster']}:{row['retired_at']}" for row in rows),
     )
 
 
@@ -209,7 +230,7 @@ def _pause_form(request: Request, values: Values) -> Form:
         action="pause",
         title="Pause the alerts",
         said=(
-            "In a pause alerts are listed and counted, and nothing is sent. Those that still go on"
+            "During a pause alerts are listed and counted, and none is sent. Those that still hold"
             " at its end are sent then."
         ),
         facts=[("paused now", f"until {utc(until)}" if until else "no")],
@@ -218,6 +239,8 @@ def _pause_form(request: Request, values: Values) -> Form:
         command="tallymark audit alerts --pause 2h",
         back=page_or(links_of(request), "alerts"),
         choices=("For", "for", tuple(PAUSES)),
+        warning="The pause that you choose replaces this one." if until else "",
+        seen=str(until),
     )
 
 
@@ -234,16 +257,20 @@ def _resume_form(request: Request, values: Values) -> Form:
     return Form(
         action="resume",
         title="End the pause of the alerts",
-        said="Alerts that go on are sent at once.",
+        said="Alerts that still hold are sent at once.",
         facts=[("paused now", f"until {utc(until)}" if until else "no")],
         hidden={},
         submit="End the pause",
         command="tallymark audit alerts --resume",
         back=page_or(links_of(request), "alerts"),
+        warning="" if until else "Alerts are not paused now.",
+        seen=str(until),
     )
 
 
 def _resume(request: Request, values: Values) -> str:
+    if not _paused_until(request):
+        raise UserError("alerts are not paused: there is no pause to end", "See the alerts.")
     _decider(request).pause(0, _note(values))
     return page_or(links_of(request), "alerts")
 
@@ -257,12 +284,7 @@ def _paused_until(request: Request) -> int:
 
 def _named(values: Values) -> tuple[str, str, int]:
     edge, topic = (values.get(name, "")[:LONGEST_VALUE] for name in ("edge", "topic"))
-    said = values.get("window", "")
-    if not said.isascii() or not said.isdigit() or int(said[:20]) > LARGEST:
-        raise UserError(
-            f"{said[:40]!r} is no window", "A window is named by its start, in ms since 1970."
-        )
-    return edge, topic, int(said)
+    return edge, topic, window_start(values.get("window", ""))
 
 
 def _window(request: Request, values: Values) -> tuple[Mapping[str, Any], list[tuple[str, str]]]:

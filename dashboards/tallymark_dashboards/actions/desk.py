@@ -243,8 +243,9 @@ class RepairDesk:
             rows = decision_page(connection, DecisionsAsked(["repair"], start=since))
         for row in rows:
             if not row["finished_at"]:
+                begun = f"has been running since {utc(row['at'])}"
                 raise UserError(
-                    f"a repair by {row['who']} on {row['host']} goes on since {utc(row['at'])}",
+                    f"a repair by {row['who']} on {row['host']} {begun}",
                     "wait for its end; if that process is gone, repair by the command",
                 )
 
@@ -257,4 +258,4 @@ def digest_of(plan: RepairPlan) -> str:
 
 def _of(job: Job) -> str:
     what = "a repair" if job.phase is Phase.COPYING else "a look at upstream"
-    return f"{what} by {job.by} goes on since {utc(job.at)}, of {job.asked.topic}"
+    return f"{what} by {job.by} has been running since {utc(job.at)}, of {job.asked.topic}"

@@ -4,7 +4,8 @@ JavaScript."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -14,6 +15,8 @@ from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 
 from tallymark.clock import now_ms
+from tallymark.errors import UserError
+from tallymark_audit.model.time_format import parse_time
 from tallymark_dashboards.access.form_tokens import COOKIE, FormTokens, is_browser, new_browser
 from tallymark_dashboards.actions.desk import RepairDesk
 from tallymark_dashboards.actions.guard import (
@@ -43,6 +46,8 @@ class Actions:
 
     desk: RepairDesk
     tokens: FormTokens
+    deciding: Lock = field(default_factory=Lock)
+    """Held while it is checked that a form shows what is so, and the decision is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,14 @@ class Form:
     choices: tuple[str, str, Sequence[str]] | None = None
     note: bool = True
     warning: str = ""
+    seen: str = ""
+    """What it shows that another decision changes; it is sent with the form."""
+
+    @property
+    def fields(self) -> list[tuple[str, Markup]]:
+        """The hidden fields, as they are sent."""
+        shown = {**self.hidden, "seen": self.seen}
+        return [(name, as_sent(value)) for name, value in shown.items()]
 
 
 def actions_of(request: Request) -> Actions:
@@ -110,7 +123,6 @@ def show_form(
         "form": form,
         "refused": refused or unable,
         "able": unable is None,
-        "hidden": [(name, as_sent(value)) for name, value in form.hidden.items()],
         "longest_note": LONGEST_NOTE,
     }
     status = refused.status if refused is not None else status
@@ -120,7 +132,7 @@ def show_form(
 
 def show(request: Request, page: Page, action: str, refresh: int = 0) -> Response:
     """A page with a form of that action on it: ``token`` is among what its template gets, and the
-    browser gets the cookie to go with it. ``refresh``: after so many seconds it is loaded anew."""
+    browser gets the cookie to go with it. ``refresh``: after so many seconds it is loaded again."""
     context, now = context_of(request), now_ms()
     cookie = request.cookies.get(COOKIE, "")
     browser = cookie if is_browser(cookie) else new_browser()
@@ -142,6 +154,16 @@ def lead_to(address: str) -> Response:
     """Where the browser goes on after something was changed: loading that page again changes
     nothing once more."""
     return RedirectResponse(address, 303)
+
+
+def window_start(said: str) -> int:
+    """The start (ms) by which a form or an address names a window. UserError: it names none."""
+    try:
+        return parse_time(said)
+    except UserError:
+        what = f"{said[:40]!r} is no window" if said.strip() else "no window is named"
+        do = "A window is named by its start, in ms since 1970 or as 2026-01-31T12:40:00Z."
+        raise UserError(what, do) from None
 
 
 def as_sent(value: str) -> Markup:

@@ -15,7 +15,7 @@ FORM: Final = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why nothing was changed, and what to do. ``again``: whether the form is to be shown anew."""
+    """Why nothing was changed, and what to do. ``again``: whether the form is to be shown again."""
 
     status: int
     said: str
@@ -85,7 +85,7 @@ def is_unproven(
         )
     return Refused(
         403,
-        "this form was not made for you, or the dashboards have started anew since it was opened:"
+        "this form was not made for you, or the dashboards were restarted since it was opened:"
         " nothing was changed",
         "Look whether it says what you want, and send it again.",
         again=True,

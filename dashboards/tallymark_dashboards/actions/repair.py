@@ -1,5 +1,5 @@
 """The page of a repair: what would be copied, the button that does it, how far it is, the result.
-While something goes on the page loads itself anew every two seconds."""
+While a look or a repair is running the page loads itself again every two seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from tallymark.errors import UserError
 from tallymark.untrusted import command
-from tallymark_audit.model.time_format import LARGEST, utc
+from tallymark_audit.model.time_format import utc
 from tallymark_dashboards.actions.decide import doer_of
 from tallymark_dashboards.actions.desk import Asked, Job, Phase
 from tallymark_dashboards.actions.forms import (
@@ -27,6 +27,7 @@ from tallymark_dashboards.actions.forms import (
     refusal_for,
     refuse,
     show,
+    window_start,
 )
 from tallymark_dashboards.actions.guard import Refused
 from tallymark_dashboards.frame.ask import bounded
@@ -76,20 +77,12 @@ def asked_of(values: Mapping[str, str], window_ms: int) -> Asked:
     times cannot be read."""
     edge, topic = (values.get(name, "")[:LONGEST_VALUE] for name in ("edge", "topic"))
     if values.get("window"):
-        start = _time(values["window"])
+        start = window_start(values["window"])
         return Asked(edge, topic, start, start + window_ms)
-    start, end = _time(values.get("from", "")), _time(values.get("to", ""))
+    start, end = (window_start(values.get(name, "")) for name in ("from", "to"))
     if end <= start:
         raise UserError("these windows end before they begin", "Open the repair from a window.")
     return Asked(edge, topic, start, end)
-
-
-def _time(said: str) -> int:
-    if not said.isascii() or not said.isdigit() or int(said[:20]) > LARGEST:
-        raise UserError(
-            f"{said[:40]!r} is no window", "A window is named by its start, in ms since 1970."
-        )
-    return int(said)
 
 
 def _carrying_out() -> Callable[[Request], Awaitable[Response]]:

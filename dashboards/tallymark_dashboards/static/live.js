@@ -12,11 +12,11 @@
   const news = document.getElementById("live-news");
   const pause = document.getElementById("live-pause");
   const icon = document.getElementById("icon");
-  const LOST_MS = 5000; // a server that starts anew is back by then
+  const LOST_MS = 5000; // a server that is restarted answers again by then
   const SILENT_MS = 25000; // two beats and some more: the connection is dead, whatever it says
   const OLD_MS = 45000; // the server itself has not looked for so long
   // A browser has six connections to a host. With a stream for each tab, the seventh tab never
-  // loaded: one that nobody sees asks now and then, and lets go (a browser may wait for a minute
+  // loaded: a hidden tab asks now and then, and closes its stream (a browser may wait for a minute
   // before it wakes a hidden tab).
   const HIDDEN_MS = 20000;
   const HIDDEN_SILENT_MS = 150000;
@@ -185,7 +185,7 @@
   };
   const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
-  // --- who looks at it --------------------------------------------------------------------------
+  // --- pausing, and hidden tabs --------------------------------------------------------------------
   pause.hidden = false;
   pause.addEventListener("click", () => {
     paused = !paused;

@@ -22,7 +22,7 @@ from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store import Store
 from tallymark_audit.store.judged import alerts
-from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
+from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
 from tallymark_audit.store.reading.runs import DecisionsAsked, decision_page
 from tallymark_audit.store.schema.tables import decisions, repairs, reporters, verdicts
 from tallymark_dashboards.actions.desk import PROCESS, Asked, Job, Phase, RepairDesk
@@ -78,10 +78,10 @@ def test_a_good_window_cannot_be_accepted(browser: Browsers, filled: Store) -> N
 def test_retiring_a_reporter(browser: Browsers, filled: Store) -> None:
     alice = browser("alice")
     page = alice.get("/act/retire?reporter=r1").text
-    assert "it is alive" not in page
+    assert "it is running" not in page
     with filled.write() as connection:
         connection.execute(reporters.update().values(last_heard=now_ms()))
-    assert "it is alive" in alice.get("/act/retire?reporter=r1").text
+    assert "it is running" in alice.get("/act/retire?reporter=r1").text
     assert alice.post("/act/retire", alice.open("/act/retire?reporter=r1")).status_code == 303
     with filled.read() as connection:
         assert connection.scalar(select(reporters.c.retired_at))
@@ -103,6 +103,80 @@ def test_pausing_the_alerts_and_ending_the_pause(browser: Browsers, filled: Stor
     refused = alice.post("/act/pause", {**form, "for": "9y"})
     assert refused.status_code == 409
     assert "Choose one of 30m" in refused.text
+
+
+def test_a_decision_in_another_tab_is_not_overwritten_unseen(
+    browser: Browsers, filled: Store
+) -> None:
+    """Two operators had the same window open: the second one's name replaced the first one's, and
+    neither saw it. A pause of half an hour, from an old tab, cut off one of eight."""
+    alice, carol = browser("alice"), browser("carol")
+    first, second = (one.open(f"/act/accept?{WINDOW}") for one in (alice, carol))
+    assert alice.post("/act/accept", first).status_code == 303
+    refused = carol.post("/act/accept", second)
+    assert refused.status_code == 409
+    assert "has changed since it was opened" in refused.text
+    assert "accepted by</dt><dd>alice" in refused.text
+    assert [one["who"] for one in decided(filled)] == ["User:alice"]
+    assert carol.post("/act/accept", carol.open(f"/act/accept?{WINDOW}")).status_code == 303
+
+    long, short = alice.open("/act/pause"), carol.open("/act/pause")
+    assert alice.post("/act/pause", {**long, "for": "8h"}).status_code == 303
+    refused = carol.post("/act/pause", {**short, "for": "30m"})
+    assert refused.status_code == 409
+    assert "The pause that you choose replaces this one" in refused.text
+    with filled.read() as connection:
+        assert alerts.paused_until(connection) > now_ms() + 7 * 3_600_000
+    end, late = alice.open("/act/resume"), carol.open("/act/resume")
+    assert alice.post("/act/resume", end).status_code == 303
+    assert carol.post("/act/resume", late).status_code == 409
+    one, other = (each.open("/act/retire?reporter=r1") for each in (alice, carol))
+    assert alice.post("/act/retire", one).status_code == 303
+    refused = carol.post("/act/retire", other)
+    assert refused.status_code == 409
+    assert "retired on dc1" in refused.text
+    actions = [one["action"] for one in decided(filled)]
+    assert actions == ["retire", "resume", "pause", "accept", "accept"]
+
+
+def test_a_window_that_was_judged_again_is_looked_at_again(
+    browser: Browsers, filled: Store
+) -> None:
+    """The form said that 4 messages are missing; when it was sent there were 400."""
+    alice = browser("alice")
+    form = alice.open(f"/act/accept?{WINDOW}")
+    worse = Verdict(EDGE, "clicks", NOON, State.MIXED, 99_999, 99_599, missing=400, duplicates=1)
+    with filled.write() as connection:
+        record_verdicts(connection, [worse], SPARK, NOON + 900_000)
+    refused = alice.post("/act/accept", form)
+    assert refused.status_code == 409
+    assert "400 missing" in refused.text
+    assert decided(filled) == []
+
+
+def test_nothing_is_taken_back_where_nothing_was_given(browser: Browsers, filled: Store) -> None:
+    alice = browser("alice")
+    assert "there is nothing to take back" in alice.get(f"/act/withdraw?{WINDOW}").text
+    refused = alice.post("/act/withdraw", alice.open(f"/act/withdraw?{WINDOW}"))
+    assert refused.status_code == 409
+    assert "Alerts are not paused now" in alice.get("/act/resume").text
+    refused = alice.post("/act/resume", alice.open("/act/resume"))
+    assert refused.status_code == 409
+    assert "there is no pause to end" in refused.text
+    assert decided(filled) == []
+
+
+@pytest.mark.parametrize("action", ["accept", "withdraw", "repair"])
+def test_a_window_is_named_in_either_form(browser: Browsers, action: str) -> None:
+    """The page of a window took a time; the forms that it leads to called the same time no
+    window."""
+    alice = browser("alice")
+    place = f"/act/{action}?edge={EDGE}&topic=clicks"
+    assert alice.get(f"{place}&window=2026-01-01T12:00:00Z").status_code == 200
+    assert "No window is named" in alice.get(place).text
+    unknown = alice.get(f"{place}&window=abc")
+    assert unknown.status_code == 404
+    assert "&#39;abc&#39; is no window" in unknown.text
 
 
 class NoClusters:
@@ -197,7 +271,7 @@ def test_a_loss_is_repaired_by_the_page(tmp_path: Any, app_of: Callable[..., Bro
         job = ended(desk, asked)
         assert job.phase is Phase.DONE, job.error
         result = alice.get(begun.headers["location"]).text
-        assert "messages were copied and acknowledged by User:alice" in result
+        assert "messages were copied for User:alice" in result
         with world.store.read() as connection:
             copied = sum(connection.execute(select(repairs.c.copied)).scalars())
         assert copied == sum(one.copied.size for one in job.results) > 0

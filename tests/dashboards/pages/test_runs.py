@@ -120,7 +120,7 @@ def test_a_repair_has_its_parts(client: TestClient, filled: Store) -> None:
                 )
             )  # fmt: skip
     going = main_of(client.get(f"/run?id=d{number}").text)
-    assert "goes on" in going
+    assert "still running" in going
     with filled.write() as connection:
         detail = {"messages": 3, "copied": 3, "present": 0, "items": 1, "reasons": ["a reason"]}
         finish_decision(connection, number, at + 200, "repaired", detail)

@@ -104,7 +104,7 @@ def test_can_it_be_repaired_and_whom_to_tell(now: tuple[Prepared, Callable[[], W
     assert "Of 7 missing messages 0 can be repaired" in walk.text
     assert "tallymark audit repair" not in walk.text
     assert "tallymark audit accept producer-to-dc2 payments" in walk.text
-    assert "Whom to tell the owners of billing on web-7" in walk.text
+    assert "Whom to notify the owners of billing on web-7" in walk.text
     assert "as firing (TallymarkMissingMessages)" in walk.text
 
 

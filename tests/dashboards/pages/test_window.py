@@ -115,7 +115,7 @@ def test_a_loss_of_which_nothing_is_left_offers_no_repair(
     assert "no log has them" in text
     assert "audit repair" not in text
     assert "tallymark audit accept producer-to-dc2 payments" in text
-    assert "Whom to tell" in text
+    assert "Whom to notify" in text
 
 
 def test_what_upstream_deleted_offers_no_repair(own: Prepared, own_client: TestClient) -> None:

@@ -124,6 +124,8 @@ def accept(
     state = State(connection.execute(held).scalar_one())
     if who and (state in GOOD or state in (State.OPEN, State.SETTLING)):
         raise UserError(f"the window is {state}: there is nothing to accept")
+    if not who and not any(row["accepted_by"] for row in rows):
+        raise UserError("the window is not accepted: there is nothing to take back")
     note_change(connection, "person")
     said = f"accepted by {who}" if who else "no longer accepted"
     kept = verdict_history.columns.keys()
