@@ -187,3 +187,41 @@ def test_what_is_not_there_is_a_problem_with_a_way_on(client: TestClient) -> Non
         assert answer.status_code == 404, path
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["do"]
+
+
+VALUES = ("", "1", "-1", "9" * 26, "abc", "a/b?c&d=%", "\u202e\u2028", "é" * 250, "x" * 400, "\x00")
+NAMES = ("topic", "cluster", "find", "group", "subject", "edge", "rule", "counter")
+KINDS = ("application/json", "application/problem+json", "text/csv")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
+def test_whatever_is_asked_for_is_answered(client: TestClient, tmp_path: Path, value: str) -> None:
+    """On a store with something of everything, and on one of a new installation: once with every
+    parameter, which most refuse, and once with names only."""
+    document = client.get("/openapi.json").json()["paths"]
+    paths = [one for one in document if one.startswith("/api/v1/") and "watermarks" not in one]
+    deployment = deployment_in(tmp_path)
+    with (
+        open_store(deployment.audit_store) as store,
+        TestClient(create_app(deployment, store)) as new,
+    ):
+        for path in paths:
+            known = [
+                (one["name"], one["required"])
+                for one in document[path]["get"].get("parameters", ())
+                if one["in"] == "query"
+            ]
+            every = {name: value for name, _ in known}
+            names = {
+                name: value if name in NAMES else "1"
+                for name, needed in known
+                if needed or name in NAMES
+            }
+            for asked in (every, names):
+                for address in (path.format(number=1), f"{path.format(number=1)}.csv"):
+                    for each in (client, new):
+                        answer = each.get(address, params=asked)
+                        assert answer.status_code in (200, 403, 404, 422, 503), address
+                        kind = answer.headers["content-type"].partition(";")[0]
+                        assert kind in KINDS, (address, kind)
