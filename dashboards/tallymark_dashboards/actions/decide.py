@@ -13,7 +13,6 @@ from starlette.concurrency import run_in_threadpool
 from tallymark.clock import now_ms
 from tallymark.errors import UserError
 from tallymark.trail import Doer
-from tallymark.untrusted import command
 from tallymark_audit.decisions import Decider
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.judged import alerts
@@ -163,7 +162,7 @@ def _window_form(
         facts=facts,
         hidden=hidden,
         submit=submit,
-        command=command(words, row["edge"], row["topic"], utc(row["window"])),
+        command=context_of(request).command(words, row["edge"], row["topic"], utc(row["window"])),
         back=page_or(links_of(request), "window", **hidden),
         warning="It is not accepted now: there is nothing to take back." if taken_back else "",
         seen=f"{row['source']} {row['revision']}",
@@ -212,7 +211,7 @@ def _retire_form(request: Request, values: Values) -> Form:
         facts=facts,
         hidden={"reporter": reporter},
         submit="Retire this reporter",
-        command=command("tallymark audit retire", reporter),
+        command=context.command("tallymark audit retire", reporter),
         back=page_or(links_of(request), "overview"),
         warning=RUNNING if alive else "",
         seen=" ".join(f"{row['cluster']}:{row['retired_at']}" for row in rows),
@@ -236,7 +235,7 @@ def _pause_form(request: Request, values: Values) -> Form:
         facts=[("paused now", f"until {utc(until)}" if until else "no")],
         hidden={},
         submit="Pause",
-        command="tallymark audit alerts --pause 2h",
+        command=context_of(request).command("tallymark audit alerts", pause="2h"),
         back=page_or(links_of(request), "alerts"),
         choices=("For", "for", tuple(PAUSES)),
         warning="The pause that you choose replaces this one." if until else "",
@@ -261,7 +260,7 @@ def _resume_form(request: Request, values: Values) -> Form:
         facts=[("paused now", f"until {utc(until)}" if until else "no")],
         hidden={},
         submit="End the pause",
-        command="tallymark audit alerts --resume",
+        command=context_of(request).command("tallymark audit alerts --resume"),
         back=page_or(links_of(request), "alerts"),
         warning="" if until else "Alerts are not paused now.",
         seen=str(until),

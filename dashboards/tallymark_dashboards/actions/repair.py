@@ -6,14 +6,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from tallymark.errors import UserError
-from tallymark.untrusted import command
 from tallymark_audit.model.time_format import utc
 from tallymark_dashboards.actions.decide import doer_of
 from tallymark_dashboards.actions.desk import Asked, Job, Phase
@@ -32,7 +30,7 @@ from tallymark_dashboards.actions.forms import (
 from tallymark_dashboards.actions.guard import Refused
 from tallymark_dashboards.frame.ask import bounded
 from tallymark_dashboards.frame.page import Page
-from tallymark_dashboards.frame.requests import context_of, links_of, pairs_of, prefix_of, user_of
+from tallymark_dashboards.frame.requests import context_of, links_of, pairs_of, user_of
 
 if TYPE_CHECKING:
     from tallymark_audit.repair.apply import ItemResult
@@ -103,13 +101,13 @@ def _begin(request: Request, values: Mapping[str, str], refused: Refused | None)
         actions_of(request).desk.repair(asked, values.get("digest", ""), doer_of(request))
     except UserError as error:
         return refuse(request, Refused(409, error.what, error.do))
-    return lead_to(_address(request, asked))
+    return lead_to(links_of(request).link(PATH, **_query(asked)))
 
 
 def _page(
     request: Request, asked: Asked, again: bool = False, refused: Refused | None = None
 ) -> Response:
-    links, unable = links_of(request), refusal_for(request)
+    context, links, unable = context_of(request), links_of(request), refusal_for(request)
     job, waits_for = _job(request, asked, again) if unable is None else (None, None)
     refresh = EVERY_S if (job is not None and job.is_busy) or waits_for is not None else 0
     here = {"edge": asked.edge, "topic": asked.topic}
@@ -126,11 +124,11 @@ def _page(
         "copied": sum(one.copied.size for one in job.results) if job is not None else 0,
         "hidden": _hidden(asked, job),
         "window_page": page_or(links, "window", **here, window=asked.start),
-        "again": f"{_address(request, asked)}&again=1",
+        "again": links.link(PATH, **_query(asked), again=1),
         "asked_for": _query(asked),
         "commands": (
-            command("tallymark audit repair", **here, **times),
-            command("tallymark audit repair --apply", **here, **times),
+            context.command("tallymark audit repair", **here, **times),
+            context.command("tallymark audit repair --apply", **here, **times),
         ),
     }
     status = 200 if refused is None else refused.status
@@ -194,11 +192,6 @@ def _became(result: ItemResult) -> tuple[str, str]:
     return said, "" if result.outcome in ("repaired", "present") else "bad"
 
 
-def _address(request: Request, asked: Asked) -> str:
-    one = _query(asked)
-    return f"{prefix_of(request)}{PATH}?{urlencode(one)}"
-
-
 def _query(asked: Asked) -> dict[str, object]:
     """As it stands in an address."""
-    return {"edge": asked.edge, "topic": asked.topic, "from": asked.start, "to": asked.end}
+    return {"edge": asked.edge, "topic": asked.topic, "from_": asked.start, "to": asked.end}

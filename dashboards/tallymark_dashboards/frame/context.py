@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
-from tallymark.untrusted import LINES, command, escaped
+from tallymark.untrusted import LINES, escaped
+from tallymark.untrusted import command as shell_line
 from tallymark_audit.metrics.source import AuditMetrics
 from tallymark_audit.model.time_format import duration, utc
 from tallymark_audit.store import Store
@@ -80,7 +82,7 @@ class Context:
         return cls(
             deployment=deployment,
             store=store,
-            templates=_templates(),
+            templates=_templates(settings),
             static=StaticFiles.below(STATIC),
             metrics=_metrics(deployment, store),
             ages=Ages(deployment),
@@ -90,6 +92,11 @@ class Context:
             settings=settings,
             prefix=deployment.dashboards.path_prefix,
         )
+
+    def command(self, program: str, *arguments: str, **options: str) -> str:
+        """A line for a shell (:func:`tallymark.untrusted.command`) that finds this deployment,
+        wherever it is typed in."""
+        return _command(self.settings, program, *arguments, **options)
 
     @property
     def sheets(self) -> list[str]:
@@ -103,7 +110,7 @@ class Context:
         return "vendor/idiomorph.min.js" in self.static
 
 
-def _templates() -> jinja2.Environment:
+def _templates(settings: str) -> jinja2.Environment:
     found = jinja2.FileSystemLoader(HERE / "templates")
     environment = jinja2.Environment(
         loader=found,
@@ -117,8 +124,13 @@ def _templates() -> jinja2.Environment:
     filters: dict[str, Any] = environment.filters  # pyright: ignore[reportAssignmentType]
     filters.update(FILTERS)
     functions: dict[str, Any] = environment.globals  # pyright: ignore[reportAssignmentType]
-    functions.update(command=command, marks=MARKS, strip_html=strip_html)
+    functions.update(command=partial(_command, settings), marks=MARKS, strip_html=strip_html)
     return environment
+
+
+def _command(settings: str, program: str, *arguments: str, **options: str) -> str:
+    where = {"settings": settings} if settings else {}
+    return shell_line(program, *arguments, **options, **where)
 
 
 def _metrics(deployment: Deployment, store: Store) -> CollectorRegistry:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from tallymark.untrusted import command
 from tallymark_audit.alerts.about import fingerprints
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.repair.repairable import repairability
@@ -22,6 +21,7 @@ from tallymark_audit.store.reading.incidents import incident as incident_of
 from tallymark_audit.store.reading.timeline import Moment, timeline
 from tallymark_audit.store.reading.window_evidence import edge_of, evidence
 from tallymark_dashboards.frame.ask import Ask
+from tallymark_dashboards.frame.context import Context
 from tallymark_dashboards.frame.missing import Near, missing
 from tallymark_dashboards.frame.page import Page
 from tallymark_dashboards.frame.registry import page
@@ -69,7 +69,7 @@ def incident(ask: Ask) -> Page:
         "chart": _drawn(found, moments, window_ms),
         "host": webhook_host(ask),
         "mending": _mending(ask, found),
-        "repair": _repair(found, row.end, ask.context.settings),
+        "repair": _repair(ask.context, found, row.end),
     }
     return Page(f"{row.what}: {found.topic}", "pages/incident.html", values, row.tone)
 
@@ -99,11 +99,10 @@ def _mending(ask: Ask, one: WindowIncident) -> Mending | None:
     return mending(found, one.bad)
 
 
-def _repair(one: WindowIncident, end: int, settings: str) -> str:
+def _repair(context: Context, one: WindowIncident, end: int) -> str:
     """The command that plans the repair of all of its windows."""
-    rest = {"from_": utc(one.first_window), "to": utc(end)}
-    rest |= {"settings": settings} if settings else {}
-    return command("tallymark audit repair", edge=one.edge, topic=one.topic, **rest)
+    times = {"from_": utc(one.first_window), "to": utc(end)}
+    return context.command("tallymark audit repair", edge=one.edge, topic=one.topic, **times)
 
 
 def _near(row: IncidentRow) -> Near:

@@ -95,7 +95,7 @@ def funnel(
     contents_checked: bool = False,
 ) -> list[HopRow]:
     """A row a hop that has sums (by edge and its name of the topic). ``edges``: all there are or
-    were; one that is not known any more stands last. ``contents_checked``: whether contents are
+    were; one that is not known any more comes last. ``contents_checked``: whether contents are
     compared, too, and not only identities."""
     by_name = {edge.name: edge for edge in edges}
     depths = depths_of(edges)

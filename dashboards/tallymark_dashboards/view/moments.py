@@ -25,7 +25,8 @@ COUNTS: Final = (
 @dataclass(frozen=True, slots=True)
 class Moment:
     """Something that happened at ``at`` (ms). ``kind``: verdict, repair or log. ``what``: a word;
-    ``tone`` and ``symbol`` as everywhere. ``who``: the source, or where. ``text``: a line."""
+    ``tone`` and ``symbol`` as everywhere. ``who``: its source, which is the counter, the partition
+    or the log. ``text``: a line."""
 
     at: int
     kind: str

@@ -1,4 +1,4 @@
-"""Who reports, and whether it still does. Pure.
+"""The reporters, and whether each still reports. Pure.
 
 As long as a reporter reports, its last report has no time here: that changes every few seconds, and
 with it every page that shows it, though nothing has happened.
@@ -30,7 +30,7 @@ class ReporterRow:
 
 
 def reporter_rows(rows: Iterable[Mapping[str, Any]], silent_before: int) -> list[ReporterRow]:
-    """Rows of ``reporters``; who was last heard of before ``silent_before`` (ms) is silent. The
+    """Rows of ``reporters``; one whose last report was before ``silent_before`` (ms) is silent. The
     silent ones come first, then those that report, then those that ended."""
     found = [_row(row, silent_before) for row in rows]
     return sorted(found, key=lambda one: (_ORDER[one.state], one.server, one.reporter))

@@ -56,3 +56,17 @@ def test_commands_of_incidents_have_the_settings(client: TestClient) -> None:
     for incident in every:
         found = commands_in(client.get(f"/incident?id={incident['id']}").text)
         assert all(QUOTED in line for line in found)
+
+
+def test_commands_of_actions_and_of_all_other_pages_have_the_settings(
+    client: TestClient, prepared: Prepared
+) -> None:
+    """ "The same by a command", beside the button, accepted a window of another deployment."""
+    window = urlencode(places(prepared))
+    paths = [f"/act/{one}?{window}" for one in ("accept", "withdraw", "repair")]
+    reporter = client.get(f"{PREFIX}/reporters").json()["reporters"][0]["reporter"]
+    paths += [f"/act/retire?{urlencode({'reporter': reporter})}", "/act/pause", "/act/resume"]
+    for path in (*paths, "/alerts", "/"):
+        found = commands_in(client.get(path).text)
+        assert found, path
+        assert all(QUOTED in line for line in found), path

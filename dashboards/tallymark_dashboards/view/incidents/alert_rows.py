@@ -14,7 +14,7 @@ STATUSES: Final[Mapping[str, tuple[str, Tone, str]]] = {
     "pending": ("…", "wait", "its condition holds, not yet for long enough to be sent"),
     "resolved": ("✓", "good", "its condition is over"),
 }
-"""How an alert stands: symbol, tone and meaning."""
+"""The status of an alert: symbol, tone and meaning."""
 _TOLD: Final = {
     "firing": "notified",
     "resolved": "notified that it is over",
