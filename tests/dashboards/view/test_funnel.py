@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tallymark.deployment import Mirror
 from tallymark_audit.model.cells import Edge
-from tallymark_dashboards.view.funnel import FULL, boxes, depths_of, digest_of, family, funnel
+from tallymark_audit.model.edges import family
+from tallymark_dashboards.view.funnel import FULL, boxes, depths_of, digest_of, funnel
 
 
 @dataclass
