@@ -60,7 +60,8 @@ def groups(now: int) -> Part[Mapping[str, GroupState]]:
     """One group of each status, and one with a name that is meant to harm."""
     quiet = "its offset has not moved for 312 s, and there are messages to read"
     stalled = [
-        partition("orders", n, 700 * n, Status.STALLED if n else Status.OK, quiet) for n in range(4)
+        partition("orders", n, 700 * n, *((Status.STALLED, quiet) if n else (Status.OK, "")))
+        for n in range(4)
     ]
     gone = partition("clicks", 0, 5_000, Status.STOPPED, f"{quiet}; no member reads it", "")
     found = [

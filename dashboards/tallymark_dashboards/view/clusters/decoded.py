@@ -48,9 +48,9 @@ def shown(
     message."""
     masks = masks or Masks()
     if data is None:
-        return Shown("null", "", 0, "null: it deletes its key in a compacted topic")
+        return Shown("null", "", 0, "it deletes its key in a compacted topic")
     if not data:
-        return Shown("empty", "", 0, "empty")
+        return Shown("empty", "", 0, "no bytes")
     note = ""
     if decode is not None:
         try:
