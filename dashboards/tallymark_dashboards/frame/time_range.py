@@ -80,12 +80,12 @@ def _between(query: Mapping[str, str], now: int) -> tuple[TimeRange, tuple[str, 
             *notes,
             f"from is not before to: {NAMED[DEFAULT][1]} are shown",
         )
-    if end - start > LONGEST:
-        start = end - LONGEST
-        notes.append("more than 366 days: the last 366 days before the end are shown")
     # Whole seconds: an address has no more, and a link has to lead to the same range again.
     start = max(0, start - start % 1000)
     end = max(start + 1000, min(LATEST, -(-end // 1000) * 1000))
+    if end - start > LONGEST:
+        start = end - LONGEST
+        notes.append("more than 366 days: the last 366 days before the end are shown")
     asked = {"from": utc(start), "to": utc(end)}
     return TimeRange(start, end, "", f"{asked['from']} to {asked['to']}", asked), tuple(notes)
 

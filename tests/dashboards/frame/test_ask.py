@@ -90,6 +90,15 @@ def test_a_range_is_always_one_that_can_be_read(query: dict[str, str]) -> None:
     assert not notes or any(text.strip() for text in query.values())
 
 
+def test_the_longest_range_is_cut_to_whole_seconds() -> None:
+    """366 days were taken before the ends became whole seconds, which made the range a second
+    longer than a range may be."""
+    span, notes = time_range({"from": "0", "to": "32000000001"}, NOW)
+    assert (span.end - span.start, span.end) == (LONGEST, 32_000_001_000)
+    assert notes == ("more than 366 days: the last 366 days before the end are shown",)
+    assert time_range(span.query, NOW) == (span, ())
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_named_ranges_end_now(name: str) -> None:
     span, notes = time_range({"range": name}, NOW)
