@@ -238,10 +238,12 @@ def read_along(port: int, readers: int, seconds: float) -> None:
     def read(seed: int) -> None:
         dice = random.Random(seed)
         with httpx.Client(timeout=60) as client:
-            while time.monotonic() < until:
+            while True:
+                time.sleep(dice.expovariate(1 / THINKING_S))  # they do not all begin at once
+                if time.monotonic() >= until:
+                    return
                 address = dice.choice(list(addresses(dice.randrange(200)).values()))
                 client.get(f"http://127.0.0.1:{port}{address}")
-                time.sleep(dice.expovariate(1 / THINKING_S))
 
     _all([lambda seed=seed: read(seed) for seed in range(readers)])
 

@@ -3,6 +3,7 @@
     export PYTHONPATH=tests/support/audit                 # tasks need it as well
     .venv/bin/python bench/reconcile.py cells [CELLS]     # a million made-up cells, 1,000 wrong
     .venv/bin/python bench/reconcile.py runs [MESSAGES [WINDOWS]]    # three brokers here
+    .venv/bin/python bench/reconcile.py trusted [MESSAGES]    # 7 topics of 1,440 windows, loaded
 
 Processor time is of driver, Java machine and Python workers together (brokers not counted).
 """
@@ -50,8 +51,10 @@ def main() -> None:
         else:
             from support.reconcile_runs import runs  # brokers are started before Spark
 
-            windows = int(sys.argv[3]) if len(sys.argv) > 3 else 144
-            runs(stack, Path(folder), number or 300_000, windows, processor)
+            trusted = what == "trusted"
+            windows = int(sys.argv[3]) if len(sys.argv) > 3 else 1_440 if trusted else 144
+            topics = 7 if trusted else 1
+            runs(stack, Path(folder), number or 300_000, windows, processor, topics, trusted)
 
 
 def cells(spark: Any, number: int) -> None:
