@@ -32,6 +32,8 @@ from tallymark_spark_jobs.reconcile.shapes.period import Period
 
 DAY = 86_400_000
 PARTITIONS = 8
+STICKY = 20
+"""So many messages of a topic go to one partition, then the next is taken, as batches do it."""
 
 
 def runs(
@@ -129,7 +131,9 @@ def _fill(
         ) as producer:
             for n in range(hour * messages // 24, (hour + 1) * messages // 24):
                 at = end - DAY + n * DAY // messages
-                topic, partition = topics[n % len(topics)], n // len(topics) % PARTITIONS
+                turn = n // len(topics)
+                partition = turn // STICKY % PARTITIONS
+                topic = topics[n % len(topics)]
                 producer.send(topic, value, partition=partition, timestamp=at)
     with (
         SimpleConsumer(bootstrap_servers=source) as consumer,
