@@ -35,7 +35,7 @@ MAX_DISAGREEMENTS = 1000
 OF_LATE_MS = 600_000
 """For so long after its last record an overflow is an alert."""
 DAMAGE_TOLD_MS = 86_400_000
-"""For so long a batch that cannot be read is an alert: later it will not be mended any more."""
+"""For so long a batch that cannot be read is an alert: later it will not be repaired any more."""
 YOUNG = (str(State.OPEN), str(State.SETTLING))
 """States of a window that holds a watermark and need not be wrong: late records re-opened it."""
 

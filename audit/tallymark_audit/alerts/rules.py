@@ -53,7 +53,7 @@ RULES: Final = (
 )  # fmt: skip
 
 HOLD_MS: Final = 5_000
-"""How long something wrong in the data has to last: the next look at it may see it mended."""
+"""How long something wrong in the data has to last: the next look at it may see it repaired."""
 SLOW_HOLD_MS: Final = 60_000
 NAMED: Final = 5
 """Reporters that an annotation names."""
@@ -157,7 +157,7 @@ class Rules:
                     "summary": one.reason,
                     "description": "it is not counted, and windows that may have records there are "
                     "UNKNOWN; what stands before and behind it is judged. See what the log has: "
-                    "tallymark verify-log --deep on its broker. It is counted when it is mended; "
+                    "tallymark verify-log --deep on its broker. It is counted when it is repaired; "
                     "what is not is told of for a day",
                     LINK: self._link(topic=one.topic),
                 },

@@ -77,7 +77,7 @@ class CollectorSettings:
 
 class Fetching:
     """Reads what the ledger has positions of. ``commit`` writes what was read before: a partition
-    is only mended from where the store has it."""
+    is only repaired from where the store has it."""
 
     def __init__(
         self,

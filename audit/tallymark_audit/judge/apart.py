@@ -1,6 +1,6 @@
 """Judge windows apart from each other where one of them cannot be judged. Pure.
 
-Rows of the store were written by programs of several versions, perhaps mended by hand, and read
+Rows of the store were written by programs of several versions, perhaps repaired by hand, and read
 from a disk that may have aged. A row that makes no sense concerns its own window only: that window
 is UNKNOWN, with the reason, and all others are judged as if the row did not exist.
 """

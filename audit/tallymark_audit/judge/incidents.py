@@ -208,11 +208,11 @@ class Incidents:
             last_change=max(run.last_change, change.at),
             **counts,
         )
-        mended = before is not None and after.standing.state in GOOD
+        repaired = before is not None and after.standing.state in GOOD
         run = replace(
             run,
             closed_at=0 if run.bad else run.closed_at or change.at,
-            repaired_by=change.repaired_by if mended and change.repaired_by else run.repaired_by,
+            repaired_by=change.repaired_by if repaired and change.repaired_by else run.repaired_by,
         )
         self.runs[run.number] = run
         self.members[after.window] = after

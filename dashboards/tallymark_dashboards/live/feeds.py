@@ -4,8 +4,8 @@ A **feed** is one address as viewers of one kind see it; all who look at it shar
 fragment. A **viewer** is one open stream. Only the newest fragment matters: a viewer that reads
 slowly is sent the newest there is when it can take more, and never what came between.
 
-    poll: the store's marker -> due() -> render -> rendered() -> news() of each viewer -> write
-                                            \\-> failed()   -> news(): "stale"
+    poll: the store's marker -> due() -> render -> rendered() -> next_event() of each viewer
+                                            \\-> failed()   -> next_event(): "stale"
 
 A feed is rendered when the marker has changed, and every :data:`SLOW_S` in any case, since what a
 page shows may change without the store (a window ends, the audit falls behind). Renderings that
@@ -39,7 +39,7 @@ MAX_DIGEST: Final = 100
 QUIET_SHARE: Final = 0.01
 """And what they may take while it does not change."""
 BEAT_S: Final = 10.0
-"""After so long without news a viewer is sent that what it has is current."""
+"""After so long without an event a viewer is sent that what it has is current."""
 
 
 class Address(NamedTuple):
@@ -73,14 +73,14 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """News: a new fragment."""
+    """Event: a new fragment."""
 
     fragment: Fragment
 
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """News: the feed cannot be rendered now; what the viewer has is of ``age_s`` ago. It is
+    """Event: the feed cannot be rendered now; what the viewer has is of ``age_s`` ago. It is
     repeated as often as a beat."""
 
     reason: str
@@ -89,12 +89,12 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """News: what the viewer has is what the store says, as of ``age_s`` ago."""
+    """Event: what the viewer has is what the store says, as of ``age_s`` ago."""
 
     age_s: float
 
 
-News = Shown | Stale | Beat
+Event = Shown | Stale | Beat
 
 
 class TooManyViewersError(Exception):
@@ -107,8 +107,8 @@ class Viewer:
 
     address: Address
     has: str
-    told_at: float | None = None
-    told_stale: bool = False
+    sent_at: float | None = None
+    sent_stale: bool = False
 
 
 @dataclass(slots=True)
@@ -206,21 +206,21 @@ class Feeds:
             self.failed(address, reason, now)
 
     def waiting(self, now: float) -> Iterator[Viewer]:
-        """The viewers for which there is news."""
+        """The viewers for which there is an event."""
         for feed in self._feeds.values():
             for viewer in feed.viewers:
-                if _news(feed, viewer, now) is not None:
+                if _next_event(feed, viewer, now) is not None:
                     yield viewer
 
-    def news(self, viewer: Viewer, now: float) -> News | None:
+    def next_event(self, viewer: Viewer, now: float) -> Event | None:
         """What the viewer is to be sent now. It counts as sent."""
         feed = self._feeds.get(viewer.address)
         if feed is None or viewer not in feed.viewers:
             return None
-        found = _news(feed, viewer, now)
+        found = _next_event(feed, viewer, now)
         if found is not None:
-            viewer.told_at = now
-            viewer.told_stale = isinstance(found, Stale)
+            viewer.sent_at = now
+            viewer.sent_stale = isinstance(found, Stale)
         if isinstance(found, Shown):
             viewer.has = found.fragment.digest
         return found
@@ -230,13 +230,13 @@ class Feeds:
         return {address: len(feed.viewers) for address, feed in self._feeds.items()}
 
 
-def _news(feed: _Feed, viewer: Viewer, now: float) -> News | None:
+def _next_event(feed: _Feed, viewer: Viewer, now: float) -> Event | None:
     if feed.newest is not None and feed.newest.digest != viewer.has:
         return Shown(feed.newest)
     age = now - feed.current_at if feed.current_at is not None else 0.0
-    quiet = viewer.told_at is None or now - viewer.told_at >= BEAT_S
+    quiet = viewer.sent_at is None or now - viewer.sent_at >= BEAT_S
     if feed.away:
-        return Stale(feed.away, age) if quiet or not viewer.told_stale else None
+        return Stale(feed.away, age) if quiet or not viewer.sent_stale else None
     if feed.newest is None:
         return None  # it is being rendered for the first time
-    return Beat(age) if quiet or viewer.told_stale else None
+    return Beat(age) if quiet or viewer.sent_stale else None

@@ -1,5 +1,5 @@
 """The feeds in an event loop: looks at the store once a second for all viewers together, renders in
-a thread, wakes the streams for which there is news. Without viewers nothing is done."""
+a thread, wakes the streams for which there is an event. Without viewers nothing is done."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ class Hub:
         """What is written to the viewer, until it is ``gone`` or the server stops."""
         yield wire.beginning(compressed)
         while not self._stopping.is_set() and not gone.done():
-            news = self._feeds.news(viewer, self._clock())
-            if news is None:
+            found = self._feeds.next_event(viewer, self._clock())
+            if found is None:
                 await self._sleep(viewer, gone)
             else:
-                yield wire.news_bytes(news, compressed)
+                yield wire.event_bytes(found, compressed)
 
     def leave(self, viewer: Viewer) -> None:
         """Forget a viewer. Idempotent."""

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from tallymark_dashboards.live.feeds import Beat, Fragment, News, Shown, Stale
+from tallymark_dashboards.live.feeds import Beat, Event, Fragment, Shown, Stale
 
 GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 """What a compressed stream begins with (RFC 1952): deflate, no name, no time."""
@@ -54,11 +54,11 @@ def beginning(compressed: bool) -> bytes:
     return GZIP_HEADER + packed(plain) if compressed else plain
 
 
-def news_bytes(news: News, compressed: bool) -> bytes:
-    """What is written for a piece of news."""
-    if isinstance(news, Shown):
-        return news.fragment.packed if compressed else news.fragment.plain
-    plain = _beat(int(news.age_s)) if isinstance(news, Beat) else _stale(news)
+def event_bytes(of: Event, compressed: bool) -> bytes:
+    """What is written for an event."""
+    if isinstance(of, Shown):
+        return of.fragment.packed if compressed else of.fragment.plain
+    plain = _beat(int(of.age_s)) if isinstance(of, Beat) else _stale(of)
     return _packed_small(plain) if compressed else plain
 
 
@@ -85,8 +85,8 @@ def _beat(age_s: int) -> bytes:
     return event("beat", {"age": age_s})
 
 
-def _stale(news: Stale) -> bytes:
-    return event("stale", {"age": int(news.age_s), "reason": news.reason[:300]})
+def _stale(of: Stale) -> bytes:
+    return event("stale", {"age": int(of.age_s), "reason": of.reason[:300]})
 
 
 @lru_cache(maxsize=64)

@@ -87,7 +87,7 @@ def window(ask: Ask) -> Page:
 
 
 def _named(found: window_evidence.Evidence) -> list[dict[str, Any]]:
-    """Tables of runs: what verdicts name, and what was wrong before the window was mended."""
+    """Tables of runs: what verdicts name, and what was wrong before the window was repaired."""
     named: list[dict[str, Any]] = [
         {"source": row["source"], "cells": row["cells"], "until": 0}
         for row in found.verdicts

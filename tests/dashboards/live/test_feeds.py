@@ -41,8 +41,8 @@ def test_one_rendering_serves_all_who_look_at_the_same_address() -> None:
     viewers = [feeds.join(HERE) for _ in range(3)]
     assert feeds.due("m", 0.0) == [HERE]
     render(feeds, "a", 0.0)
-    assert [feeds.news(one, 0.0) for one in viewers] == [Shown(fragment("a"))] * 3
-    assert [feeds.news(one, 0.0) for one in viewers] == [None] * 3
+    assert [feeds.next_event(one, 0.0) for one in viewers] == [Shown(fragment("a"))] * 3
+    assert [feeds.next_event(one, 0.0) for one in viewers] == [None] * 3
 
 
 def test_who_may_act_has_a_feed_of_their_own() -> None:
@@ -59,10 +59,10 @@ def test_a_change_that_nothing_shows_is_not_sent() -> None:
     feeds = Feeds()
     viewer = feeds.join(HERE)
     render(feeds, "a", 0.0, "m1")
-    feeds.news(viewer, 0.0)
+    feeds.next_event(viewer, 0.0)
     assert feeds.due("m2", QUICK_S) == [HERE]
     render(feeds, "a", QUICK_S, "m2")
-    assert feeds.news(viewer, QUICK_S) is None
+    assert feeds.next_event(viewer, QUICK_S) is None
 
 
 def test_a_viewer_that_comes_back_gets_what_it_missed_or_nothing() -> None:
@@ -70,10 +70,10 @@ def test_a_viewer_that_comes_back_gets_what_it_missed_or_nothing() -> None:
     feeds = Feeds()
     render_for = feeds.join(HERE)
     render(feeds, "b", 0.0)
-    feeds.news(render_for, 0.0)
+    feeds.next_event(render_for, 0.0)
     missed, had = feeds.join(HERE, "a"), feeds.join(HERE, "b")
-    assert feeds.news(missed, 1.0) == Shown(fragment("b"))
-    assert feeds.news(had, 1.0) == Beat(1.0)
+    assert feeds.next_event(missed, 1.0) == Shown(fragment("b"))
+    assert feeds.next_event(had, 1.0) == Beat(1.0)
 
 
 def test_a_slow_reader_skips_what_came_between() -> None:
@@ -81,8 +81,8 @@ def test_a_slow_reader_skips_what_came_between() -> None:
     viewer = feeds.join(HERE)
     for second, digest in enumerate("abcdef"):
         render(feeds, digest, float(second), digest)
-    assert feeds.news(viewer, 6.0) == Shown(fragment("f"))
-    assert feeds.news(viewer, 6.0) is None
+    assert feeds.next_event(viewer, 6.0) == Shown(fragment("f"))
+    assert feeds.next_event(viewer, 6.0) is None
 
 
 def test_a_quiet_store_is_looked_at_by_a_slow_clock() -> None:
@@ -118,25 +118,25 @@ def test_a_viewer_hears_at_intervals_that_what_it_has_is_current() -> None:
     feeds = Feeds()
     viewer = feeds.join(HERE)
     render(feeds, "a", 0.0)
-    feeds.news(viewer, 0.0)
+    feeds.next_event(viewer, 0.0)
     assert feeds.due("m", BEAT_S - 0.5) == []
-    assert feeds.news(viewer, BEAT_S - 0.1) is None
-    assert feeds.news(viewer, BEAT_S) == Beat(0.5)
-    assert feeds.news(viewer, BEAT_S) is None
+    assert feeds.next_event(viewer, BEAT_S - 0.1) is None
+    assert feeds.next_event(viewer, BEAT_S) == Beat(0.5)
+    assert feeds.next_event(viewer, BEAT_S) is None
 
 
 def test_a_store_that_is_away_keeps_the_feed_and_says_so() -> None:
     feeds = Feeds()
     viewer = feeds.join(HERE)
     render(feeds, "a", 0.0)
-    feeds.news(viewer, 0.0)
+    feeds.next_event(viewer, 0.0)
     feeds.all_failed("gone", 2.0)
-    assert feeds.news(viewer, 2.0) == Stale("gone", 2.0)
-    assert feeds.news(viewer, 3.0) is None
-    assert feeds.news(viewer, 2.0 + BEAT_S) == Stale("gone", 2.0 + BEAT_S)
+    assert feeds.next_event(viewer, 2.0) == Stale("gone", 2.0)
+    assert feeds.next_event(viewer, 3.0) is None
+    assert feeds.next_event(viewer, 2.0 + BEAT_S) == Stale("gone", 2.0 + BEAT_S)
     assert feeds.due("m", 13.0) == [HERE]
     render(feeds, "a", 13.0)
-    assert feeds.news(viewer, 13.0) == Beat(0.0)
+    assert feeds.next_event(viewer, 13.0) == Beat(0.0)
 
 
 def test_a_new_viewer_of_a_feed_that_is_away_gets_what_there_was() -> None:
@@ -145,8 +145,8 @@ def test_a_new_viewer_of_a_feed_that_is_away_gets_what_there_was() -> None:
     render(feeds, "a", 0.0)
     feeds.all_failed("gone", 5.0)
     viewer = feeds.join(HERE)
-    assert feeds.news(viewer, 6.0) == Shown(fragment("a"))
-    assert feeds.news(viewer, 6.0) == Stale("gone", 6.0)
+    assert feeds.next_event(viewer, 6.0) == Shown(fragment("a"))
+    assert feeds.next_event(viewer, 6.0) == Stale("gone", 6.0)
 
 
 def test_there_is_a_limit_and_who_leaves_makes_room() -> None:
@@ -167,7 +167,7 @@ def test_a_rendering_for_viewers_who_have_left_is_dropped() -> None:
     feeds.leave(viewer)
     render(feeds, "a", 0.0)
     feeds.failed(HERE, "gone", 0.0)
-    assert feeds.news(viewer, 0.0) is None
+    assert feeds.next_event(viewer, 0.0) is None
     assert feeds.due("m", 99.0) == []
 
 
@@ -237,13 +237,13 @@ class ManyViewers(RuleBasedStateMachine):
         waiting = set(map(id, self.feeds.waiting(self.now)))
         for viewer in self.viewers:
             told = 0
-            while (news := self.feeds.news(viewer, self.now)) is not None:
+            while (event := self.feeds.next_event(viewer, self.now)) is not None:
                 told += 1
-                if isinstance(news, Shown):
-                    assert news.fragment.digest != self.shows[id(viewer)]
-                    self.shows[id(viewer)] = news.fragment.digest
+                if isinstance(event, Shown):
+                    assert event.fragment.digest != self.shows[id(viewer)]
+                    self.shows[id(viewer)] = event.fragment.digest
                 else:
-                    assert news.age_s >= 0
+                    assert event.age_s >= 0
             assert told <= 2  # what it shows, and that it is stale
             assert (told > 0) == (id(viewer) in waiting)
             newest = self.newest.get(viewer.address)

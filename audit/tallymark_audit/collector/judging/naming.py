@@ -41,7 +41,7 @@ AT_ONCE: Final = 10
 TRIES: Final = 30
 FIRST_WAIT_MS: Final = 1_000
 LONGEST_WAIT_MS: Final = 300_000
-"""The wait doubles from try to try: a broker that starts is met soon, one that is mended within
+"""The wait doubles from try to try: a broker that starts is met soon, one that is repaired within
 the two hours that all tries take, too."""
 NAMED: Final = frozenset({State.LOSS, State.CORRUPT, State.MIXED})
 

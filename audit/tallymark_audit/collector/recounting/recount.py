@@ -48,7 +48,7 @@ class Recount:
     cells: dict[CellKey, Observation] = field(default_factory=dict[CellKey, Observation])
     known: Sequence[UnreadableSpan] = ()
     """What could not be read when it was counted: left out again, or it would be counted twice
-    when it is mended."""
+    when it is repaired."""
     passes: bool = False
     """Whether to go on behind what cannot be read by now; ``holes`` is that."""
     holes: list[UnreadableSpan] = field(default_factory=list[UnreadableSpan])

@@ -242,9 +242,9 @@ class Drill:
             outcome.taken_back += [line for line in more if line not in outcome.taken_back]
             self._tell(outcome.after)
 
-    def _wait_for_green(self, mended: set[Finding], outcome: DrillOutcome) -> None:
+    def _wait_for_green(self, repaired: set[Finding], outcome: DrillOutcome) -> None:
         # A window may lack for good what another fault has taken.
-        windows = {(item.cell.edge, item.cell.topic, item.cell.window) for item in mended}
+        windows = {(item.cell.edge, item.cell.topic, item.cell.window) for item in repaired}
 
         def is_green() -> bool:
             rows: list[dict[str, Any]] = read_verdicts(self._stage.store)

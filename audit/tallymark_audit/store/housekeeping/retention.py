@@ -124,7 +124,7 @@ def _incident_windows(connection: Connection, _cluster: str, before: int, most: 
     t, w, k = tables.window_incidents.c, tables.incident_windows, tables.worst_cells
     # The edges are locked first, as by all who change incidents: it may open again meanwhile.
     for edge in sorted(connection.scalars(select(t.edge).where(_ended(before)).distinct())):
-        ill = lock_edge(connection, edge)
+        bad = lock_edge(connection, edge)
         old = select(t.id).where(_ended(before), t.edge == edge)
         query = select(w.c.topic, w.c.window, w.c.state).where(w.c.incident.in_(old)).limit(most)
         found = connection.execute(query).all()
@@ -135,7 +135,7 @@ def _incident_windows(connection: Connection, _cluster: str, before: int, most: 
         if gone := sum(row.state not in GOOD for row in found):
             s = tables.topic_sums
             whole = update(s).where(s.c.edge == edge, s.c.topic == EDGE)
-            connection.execute(whole.values(bad_windows=ill - gone))
+            connection.execute(whole.values(bad_windows=bad - gone))
         if found:
             return len(found)
     return 0
@@ -144,9 +144,9 @@ def _incident_windows(connection: Connection, _cluster: str, before: int, most: 
 def _incidents(connection: Connection, _cluster: str, before: int, most: int) -> int:
     """Incidents that ended long ago and have no windows any more, and those that went into them."""
     t, w = tables.window_incidents, tables.incident_windows
-    heir = t.alias("heir")
+    other = t.alias("other")
     empty = and_(_ended(before), ~exists().where(w.c.incident == t.c.id))
-    left = and_(t.c.merged_into != 0, ~exists().where(heir.c.id == t.c.merged_into))
+    left = and_(t.c.merged_into != 0, ~exists().where(other.c.id == t.c.merged_into))
     return _delete(connection, t, (or_(empty, left),), most)
 
 

@@ -35,8 +35,8 @@ from tallymark_audit.store.schema.upsert import add_up_from, insert_from, upsert
 ACCEPTED_BY: Final = "accepted by "
 """How the first reason of a revision begins that a person made."""
 NO_LONGER: Final = "no longer accepted"
-_ILL: Final = verdicts.c.state.not_in([str(state) for state in (*GOOD, *PASSING)])
-_PAST_ILL: Final = verdict_history.c.state.not_in([str(state) for state in (*GOOD, *PASSING)])
+_BAD: Final = verdicts.c.state.not_in([str(state) for state in (*GOOD, *PASSING)])
+_WAS_BAD: Final = verdict_history.c.state.not_in([str(state) for state in (*GOOD, *PASSING)])
 
 
 Tell: TypeAlias = Callable[[str, int, int], object]
@@ -132,18 +132,18 @@ def fill_incidents(
     for table in (incident_windows, window_incidents):
         connection.execute(delete(table))
     window_ms = window_ms or _window_ms(connection)
-    ill: dict[str, int] = {}
-    places = _ill_places(connection)
+    bad: dict[str, int] = {}
+    places = _bad_places(connection)
     for number, (edge, topic) in enumerate(places):
         tell("topics with incidents", number, len(places))
         changes = _changes(connection, edge, topic)
-        ill[edge] = ill.get(edge, 0)
+        bad[edge] = bad.get(edge, 0)
         for some in chunks(changes):
-            ill[edge] += follow(connection, edge, topic, some, window_ms)
+            bad[edge] += follow(connection, edge, topic, some, window_ms)
     rows = [
         {"edge": edge, "topic": EDGE, "bad_windows": number, "first_window": FAR,
          "last_window": -FAR, **NOTHING}
-        for edge, number in sorted(ill.items())
+        for edge, number in sorted(bad.items())
     ]  # fmt: skip
     for row in rows:
         t = topic_sums
@@ -168,19 +168,19 @@ def _window_ms(connection: Connection) -> int:
     return found if found < HOUR else WINDOW_MS
 
 
-def _ill_places(connection: Connection) -> list[EdgeTopic]:
+def _bad_places(connection: Connection) -> list[EdgeTopic]:
     v, past = verdicts.c, verdict_history.c
-    now = select(v.edge, v.topic).where(_ILL)
-    query = now.union(select(past.edge, past.topic).where(_PAST_ILL))
+    now = select(v.edge, v.topic).where(_BAD)
+    query = now.union(select(past.edge, past.topic).where(_WAS_BAD))
     return sorted((edge, topic) for edge, topic in connection.execute(query))
 
 
 def _changes(connection: Connection, edge: str, topic: str) -> list[Change]:
     """How the windows that were ever bad stood, one after the other, by the verdict that held."""
     v, past = verdicts.c, verdict_history.c
-    ill_now = select(v.window).where(v.edge == edge, v.topic == topic, _ILL)
-    ill_once = select(past.window).where(past.edge == edge, past.topic == topic, _PAST_ILL)
-    windows = sorted({*connection.scalars(ill_now), *connection.scalars(ill_once)})
+    bad_now = select(v.window).where(v.edge == edge, v.topic == topic, _BAD)
+    bad_once = select(past.window).where(past.edge == edge, past.topic == topic, _WAS_BAD)
+    windows = sorted({*connection.scalars(bad_now), *connection.scalars(bad_once)})
     found: list[Change] = []
     for some in chunks(windows):
         query = select(verdict_history).where(

@@ -80,10 +80,10 @@ class ChangedVerdicts:
         """Change sums and incidents. ``forgetting``: verdicts that are there no more have gone with
         their age; what they added to hours and windows stays, and so do incidents."""
         edges = sorted({edge for edge, _ in self._places})
-        ill = {edge: lock_edge(self._connection, edge) for edge in edges}
+        bad = {edge: lock_edge(self._connection, edge) for edge in edges}
         by_edge: dict[str, _Deltas] = {}
         for edge, topic in sorted(self._places):
-            deltas = by_edge.setdefault(edge, _Deltas(edge, ill[edge]))
+            deltas = by_edge.setdefault(edge, _Deltas(edge, bad[edge]))
             self._add(deltas, topic, now_ms, forgetting)
         for deltas in by_edge.values():
             deltas.write(self._connection, now_ms)
@@ -107,7 +107,7 @@ class ChangedVerdicts:
         if any(one.standing.state not in GOOD for one in changes) or (
             changes and deltas.ill_before
         ):
-            deltas.ill += follow(self._connection, deltas.edge, topic, changes, self._window_ms)
+            deltas.bad += follow(self._connection, deltas.edge, topic, changes, self._window_ms)
 
 
 def lock_edge(connection: Connection, edge: str) -> int:
@@ -115,12 +115,12 @@ def lock_edge(connection: Connection, edge: str) -> int:
     windows of its incidents are not good."""
     t = topic_sums.c
     query = select(t.bad_windows).where(t.edge == edge, t.topic == EDGE).with_for_update()
-    ill = connection.scalar(query)
-    if ill is None:
+    bad = connection.scalar(query)
+    if bad is None:
         row = {"edge": edge, "topic": EDGE, **NOTHING, "bad_windows": 0}
         insert_new(connection, topic_sums, [row | {"first_window": FAR, "last_window": -FAR}])
-        ill = connection.scalar(query)
-    return ill or 0
+        bad = connection.scalar(query)
+    return bad or 0
 
 
 def _others(
@@ -144,7 +144,7 @@ class _Deltas:
     def __init__(self, edge: str, ill_before: int) -> None:
         self.edge = edge
         self.ill_before = ill_before
-        self.ill = 0
+        self.bad = 0
         self._parts: dict[tuple[str, int, int], Added] = {}
         self._windows: dict[int, Added] = {}
         self._topics: dict[str, Added] = {}
@@ -212,7 +212,7 @@ class _Deltas:
                     **delta,
                     "first_window": min((low for low, _ in spans), default=FAR),
                     "last_window": max((high for _, high in spans), default=-FAR),
-                    "bad_windows": self.ill if topic == EDGE else 0,
+                    "bad_windows": self.bad if topic == EDGE else 0,
                 }
             )
         return rows

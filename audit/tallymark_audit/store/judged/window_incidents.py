@@ -29,7 +29,7 @@ _RUN = (
 )  # fmt: skip
 FAR = (1 << 63) - 1
 """The farthest that a window can be: a stranger's stamps name any time."""
-MENDED = "repair {number}"
+REPAIRED_BY = "repair {number}"
 """How an incident names the repair that ended it."""
 
 
@@ -52,18 +52,18 @@ def follow(
     """Bring the incidents of a topic on an edge up to date with these changes. By how many there
     are more windows now, of incidents, that are not good."""
     known = _load(connection, edge, topic, changes, window_ms)
-    before = sum(_is_ill(one) for one in known.members.values())
-    ill = known.members.keys() | {one.window for one in changes if one.standing.state not in GOOD}
-    mended = {one.window for one in changes if one.standing.state in GOOD and one.window in ill}
-    if mended:
-        by = _repairs(connection, edge, topic, mended)
-        changes = [one._replace(repaired_by=_mended_by(by, one)) for one in changes]
+    before = sum(_is_bad(one) for one in known.members.values())
+    bad = known.members.keys() | {one.window for one in changes if one.standing.state not in GOOD}
+    repaired = {one.window for one in changes if one.standing.state in GOOD and one.window in bad}
+    if repaired:
+        by = _repairs(connection, edge, topic, repaired)
+        changes = [one._replace(repaired_by=_repaired_by(by, one)) for one in changes]
     known.take(changes)
     _save(connection, edge, topic, known)
-    return sum(_is_ill(one) for one in known.members.values()) - before
+    return sum(_is_bad(one) for one in known.members.values()) - before
 
 
-def _is_ill(member: Member) -> bool:
+def _is_bad(member: Member) -> bool:
     return member.standing.state not in GOOD
 
 
@@ -108,10 +108,10 @@ def _repairs(
     return found
 
 
-def _mended_by(repaired: Mapping[int, list[tuple[int, int]]], change: Change) -> str:
+def _repaired_by(repaired: Mapping[int, list[tuple[int, int]]], change: Change) -> str:
     """The last repair before the change. Made anew from the history, later ones are known too."""
     before = [number for at, number in repaired.get(change.window, ()) if at <= change.at]
-    return MENDED.format(number=before[-1]) if before else ""
+    return REPAIRED_BY.format(number=before[-1]) if before else ""
 
 
 def _save(connection: Connection, edge: str, topic: str, known: Incidents) -> None:
@@ -122,7 +122,7 @@ def _save(connection: Connection, edge: str, topic: str, known: Incidents) -> No
         made = window_incidents.insert().values(**row).returning(window_incidents.c.id)
         numbers[number] = connection.execute(made).scalar_one()
     for number in sorted(one for one in known.touched if one > 0):
-        into = _heir(known, number)
+        into = _merged_into(known, number)
         into = numbers.get(into, into)
         row = _run_row(edge, topic, known.runs[number]) | {"merged_into": into}
         t, w = window_incidents, incident_windows
@@ -135,12 +135,12 @@ def _save(connection: Connection, edge: str, topic: str, known: Incidents) -> No
     upsert(connection, incident_windows, rows)
 
 
-def _heir(known: Incidents, number: int) -> int:
+def _merged_into(known: Incidents, number: int) -> int:
     """The incident that has the windows of a merged one by now; 0 if it has them itself."""
-    heir = 0
-    while into := known.runs[heir or number].merged_into:
-        heir = into
-    return heir
+    into_now = 0
+    while into := known.runs[into_now or number].merged_into:
+        into_now = into
+    return into_now
 
 
 def _run(row: RowLike) -> IncidentRun:

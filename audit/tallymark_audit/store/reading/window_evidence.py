@@ -73,13 +73,11 @@ def evidence(
     known = edge_of(edges, edge)
     clusters = tuple({known.upstream, known.downstream, known.home} - {PRODUCER})
     names = (topic, known.downstream_topic(topic))
-    past, mended, met = verdict_history.c, repairs.c, incidents.c
+    past, done, met = verdict_history.c, repairs.c, incidents.c
     revisions = select(verdict_history).where(
         past.edge == edge, past.topic == topic, past.window == window
     )
-    copies = select(repairs).where(
-        mended.edge == edge, mended.topic == topic, mended.window == window
-    )
+    copies = select(repairs).where(done.edge == edge, done.topic == topic, done.window == window)
     happened = select(incidents).where(met.cluster.in_(clusters), met.topic.in_(names))
     judged, cells = _judged(connection, one, most)
     both = both_sides(connection, known, edges, topic, window, most, _bad(judged))
@@ -89,7 +87,7 @@ def evidence(
         "reporters": reporters_of_topic(connection, clusters, topic, most),
         "history": _last(connection, revisions, past.judged_at, past.revision),
         "incidents": _last(connection, happened, met.id),
-        "repairs": _last(connection, copies, mended.id),
+        "repairs": _last(connection, copies, done.id),
     }
     left_out = {name: part.left_out for name, part in parts.items()} | {"cells": cells}
     return Evidence(

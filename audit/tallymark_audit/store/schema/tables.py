@@ -21,7 +21,7 @@ Times are ms UTC, offsets and sequences 64-bit. Sets of sequences are JSON lists
     graph          the edges, whenever they changed                   one row a change
     verdict_sums, edge_sums, topic_sums   sums of the verdicts        10 minutes, hour, window, all
     window_incidents, incident_windows    runs of bad windows         one row a run, a window
-    worst_cells    what was wrong with windows that are mended        one row a window
+    worst_cells    what was wrong with windows that are repaired        one row a window
     latency_sums   how late records came, by time                     one row a topic and hour
     verdict_history, incidents, runs, repairs, decisions              what happened, kept
 """

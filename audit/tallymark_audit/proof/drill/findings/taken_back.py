@@ -67,7 +67,7 @@ def taken_back(
     history: Iterable[Row], rows: Iterable[Row], since: int = 0, but: Iterable[WindowKey] = ()
 ) -> list[str]:
     """Windows that were called wrong from ``since`` (ms) on and are not in ``rows``, the verdicts
-    that hold; of each the first time. ``but``: windows that may have been mended."""
+    that hold; of each the first time. ``but``: windows that may have been repaired."""
     still = in_alarm(rows) | set(but)
     first: dict[WindowKey, Row] = {}
     for row in history:

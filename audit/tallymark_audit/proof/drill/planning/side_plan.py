@@ -96,6 +96,6 @@ def _side_action(chance: random.Random, kind: str, home: str) -> SideAction:
         return SideAction(kind, CONSUMER_HOP, 0.35 + late)
     if kind in kinds.TOPIC_FAULTS:
         return SideAction(kind, home, 0.35 + late)
-    # What is wrong upstream only, downstream still has: both are drilled where both are mended.
+    # What is wrong upstream only, downstream still has: both are drilled where both are repaired.
     place = chance.choice((home, AGGREGATE)) if kind in kinds.SCRUBBED_FAULTS else AGGREGATE
     return SideAction(kind, place, 0.6 + late)
