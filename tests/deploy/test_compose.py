@@ -209,6 +209,10 @@ def test_every_service_starts_and_becomes_healthy(tmp_path: Path) -> None:
         pytest.skip("this machine does not let us make namespaces (unshare)")
     if not shutil.which("curl"):
         pytest.skip("curl, which the image has for health checks, is not on this machine")
+    if Path(sys.executable).is_relative_to("/tmp"):
+        pytest.skip(
+            "this checkout is below /tmp, which is empty for a service: it had no tallymark"
+        )
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         [*UNSHARE, sys.executable, str(Path(__file__).with_name("compose_services.py")), tmp_path],

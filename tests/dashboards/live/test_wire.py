@@ -46,19 +46,19 @@ def test_a_fragment_cannot_break_out_of_its_event(html: str, title: str) -> None
 
 
 def test_what_is_said_while_nothing_changes_is_small() -> None:
-    assert len(wire.news_bytes(Beat(7.9), True)) < 60
-    assert wire.news_bytes(Beat(7.9), False) == b'event: beat\ndata: {"age":7}\n\n'
+    assert len(wire.event_bytes(Beat(7.9), True)) < 60
+    assert wire.event_bytes(Beat(7.9), False) == b'event: beat\ndata: {"age":7}\n\n'
 
 
 def test_a_page_hears_why_it_is_stale() -> None:
-    said = wire.news_bytes(Stale("the disk\nis gone", 3.0), False)
+    said = wire.event_bytes(Stale("the disk\nis gone", 3.0), False)
     assert said == b'event: stale\ndata: {"age":3,"reason":"the disk\\nis gone"}\n\n'
 
 
 def test_a_repetitive_fragment_is_packed_well() -> None:
     made = wire.fragment("abc", "<tr><td>clicks</td></tr>" * 500, "", "", 0)
     assert len(made.packed) < len(made.plain) / 20
-    assert wire.news_bytes(Shown(made), True) == made.packed
+    assert wire.event_bytes(Shown(made), True) == made.packed
 
 
 @pytest.mark.parametrize(
