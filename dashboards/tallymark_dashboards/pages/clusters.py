@@ -37,7 +37,8 @@ class ClusterRow:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRow:
-    """An edge with what is known of it; ``complete`` is a text like "99.99 %"."""
+    """An edge with what is known of it; ``complete`` is a text like "99.99 %", or "unknown": where
+    windows could not be judged, nothing is 100 %."""
 
     edge: Edge
     facts: HopFacts
@@ -91,7 +92,7 @@ def _cluster(state: ClusterState) -> ClusterRow:
 def _edge(edge: Edge, facts: HopFacts) -> EdgeRow:
     sums = facts.sums
     decided = sums.claimed - sums.pending
-    there = decided - sums.missing
+    complete = share(decided - sums.missing, decided)
     tone: Tone
     if sums.missing or sums.duplicates:
         said = [f"{sums.missing:,} missing"] if sums.missing else []
@@ -99,16 +100,17 @@ def _edge(edge: Edge, facts: HopFacts) -> EdgeRow:
         tone, text = "bad", ", ".join(said)
         symbol = "±" if len(said) > 1 else "−" if sums.missing else "+"
     elif sums.bad or sums.unclaimed:
-        unclaimed = f"{sums.unclaimed:,} unclaimed"
-        text = unclaimed if sums.unclaimed else f"{sums.bad:,} windows unknown"
-        tone, symbol = "warn", "!" if sums.unclaimed else "?"
+        tone, symbol, text = "warn", "!", f"{sums.unclaimed:,} unclaimed"
+        if not sums.unclaimed:
+            windows = "window" if sums.bad == 1 else "windows"
+            symbol, text, complete = "?", f"{sums.bad:,} {windows} unknown", "unknown"
     elif not sums.windows:
         tone, symbol, text = "wait", "∅", "nothing judged"
     else:
         tone, symbol, text = "good", "✓", "complete"
     if facts.behind:
         text += f", {facts.behind:,} behind"
-    return EdgeRow(edge, facts, share(there, decided), tone, symbol, text)
+    return EdgeRow(edge, facts, complete, tone, symbol, text)
 
 
 def _idle(one: EdgeRow) -> bool:

@@ -16,8 +16,10 @@ from tallymark_dashboards.app.application import create_app
 from tallymark_dashboards.snapshots.holder import Snapshots
 from tallymark_dashboards.snapshots.registry_shapes import RegistryState
 from tallymark_dashboards.snapshots.shapes import ClusterState, Part
+from tallymark_dashboards.view.clusters.stale import stale_parts
 
 W = 60_000
+DAY = 86_400_000
 EDGE = "dc1-to-aggregate"
 
 
@@ -67,6 +69,31 @@ def test_edges_show_lag_and_completeness_from_the_store(shown: TestClient) -> No
     assert "nothing judged" in row(page, "edge-producer-to-dc1")
     assert "− −" not in page
     assert 'class="hop bad"' in page
+
+
+def test_an_edge_with_unknown_windows_is_not_complete(deployment: Deployment, store: Store) -> None:
+    """Six windows of an edge could not be judged, and beside them stood 100.00 %: the share was
+    that of the windows that could be."""
+    now = now_ms()
+    window = now - now % W - 20 * W
+    fine = Verdict(EDGE, "clicks", window, State.COMPLETE, claimed=70, observed=70)
+    unknown = Verdict(EDGE, "clicks", window + W, State.UNKNOWN, claimed=9, observed=9)
+    with store.write() as connection:
+        record_verdicts(connection, [fine, unknown], COLLECTOR, now)
+    with TestClient(create_app(deployment, store, snapshots(now))) as client:
+        edge = row(client.get("/clusters").text, f"edge-{EDGE}")
+    assert "1 window unknown" in edge
+    assert "100.00 %" not in edge
+
+
+def test_parts_that_are_of_one_age_are_one_line() -> None:
+    """The brokers and the topics of a cluster are read together: a cluster that is slow had two
+    lines that said the same."""
+    old = Part({}, now_ms() - DAY)
+    found = stale_parts("dc1", [("brokers", old), ("topics", old)], now_ms())
+    assert [one.what for one in found] == ["brokers, topics"]
+    other = Part({}, now_ms() - 2 * DAY)
+    assert len(stale_parts("dc1", [("brokers", old), ("topics", other)], now_ms())) == 2
 
 
 def test_partitions_without_a_leader_are_named(shown: TestClient) -> None:

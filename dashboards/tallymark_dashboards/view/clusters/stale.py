@@ -30,12 +30,12 @@ class Stale:
 
 def stale_parts(where: str, parts: Iterable[tuple[str, _Part | Any]], now: int) -> list[Stale]:
     """Those of the parts (name, part) that failed at the last attempt, or are too old. One reason
-    for several parts is one line."""
+    for several parts is one line, and so is one age where there is no reason."""
     found: dict[str, Stale] = {}
     for what, part in parts:
         if not part.error and not part.stale(now):
             continue
-        key = part.error or (what if part.at else "")
+        key = part.error or str(part.at)
         before = found.get(key)
         names = f"{before.what}, {what}" if before else what
         at = min(before.at, part.at) if before else part.at
