@@ -103,7 +103,8 @@ class Rows:
         self.connection.execute(
             repairs.insert().values(
                 at=at, edge=edge, topic=topic, window=window, partition=1, server="web-7",
-                instance=RUN, sequences=list(sequences), copied=copied, present=0, outcome="repaired",
+                instance=RUN, sequences=list(sequences), copied=copied, present=0,
+                outcome="repaired",
             )
         )  # fmt: skip
 
