@@ -89,10 +89,10 @@ def test_an_edge_with_unknown_windows_is_not_complete(deployment: Deployment, st
 def test_parts_that_are_of_one_age_are_one_line() -> None:
     """The brokers and the topics of a cluster are read together: a cluster that is slow had two
     lines that said the same."""
-    old = Part({}, now_ms() - DAY)
+    old = Part[dict[str, int]]({}, now_ms() - DAY)
     found = stale_parts("dc1", [("brokers", old), ("topics", old)], now_ms())
     assert [one.what for one in found] == ["brokers, topics"]
-    other = Part({}, now_ms() - 2 * DAY)
+    other = Part[dict[str, int]]({}, now_ms() - 2 * DAY)
     assert len(stale_parts("dc1", [("brokers", old), ("topics", other)], now_ms())) == 2
 
 
