@@ -303,7 +303,11 @@ class CommitFailedError(KafkaError):
 
 class ConnectError(TallymarkError):
     """No connection: ``address`` is host:port, ``stage`` is resolve, connect, tls, api, sasl,
-    cluster or bootstrap; ``resolved`` are the IP addresses of a host name, once they are known."""
+    cluster or bootstrap, and request for one that was open; ``resolved`` are the IP addresses of a
+    host name, once they are known. ``is_refused``: the machine answered that no process listens
+    there, at any of these addresses."""
+
+    is_refused = False
 
     def __init__(self, address: str, stage: str, reason: str) -> None:
         super().__init__(f"{address}: {stage} failed: {reason}")

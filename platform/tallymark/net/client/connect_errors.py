@@ -57,7 +57,9 @@ def unopened(address: str, stage: str, error: OSError) -> ConnectError:
         return _insecure(address, error)
     if stage == "tls":
         return _cut_handshake(address, error.strerror or str(error))
-    return ConnectError(address, stage, _why(stage, error))
+    refusal = ConnectError(address, stage, _why(stage, error))
+    refusal.is_refused = isinstance(error, ConnectionRefusedError)
+    return refusal
 
 
 def unanswered(address: str, error: BaseException, *, tls: bool) -> ConnectError:

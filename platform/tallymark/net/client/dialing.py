@@ -4,13 +4,17 @@ fails names the step and the address."""
 from __future__ import annotations
 
 import asyncio
+import errno
+import re
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from tallymark.net.addresses import Address
 from tallymark.net.client import connect_errors as refusals
+
+_NUMBER: Final = re.compile(r"\[Errno (\d+)\]")
 
 
 class Dialled(Protocol):
@@ -50,9 +54,8 @@ async def dial(
                 ssl=tls,
                 happy_eyeballs_delay=0.25 if len(found) > 1 else None,
             )
-    except (OSError, UnicodeError) as error:  # OSError includes TimeoutError and ssl.SSLError
-        if isinstance(error, UnicodeError):  # not a valid host name
-            error = OSError(str(error))
+    except (OSError, UnicodeError) as caught:  # OSError includes TimeoutError and ssl.SSLError
+        error = _one_error(caught)
         _drop(made)
         refusal = refusals.unopened(str(address), stage, error)
         refusal.add("", resolved(address, [each[4][0] for each in found]))
@@ -62,6 +65,17 @@ async def dial(
         raise
     dialled: P = protocol
     return dialled
+
+
+def _one_error(error: OSError | UnicodeError) -> OSError:
+    """Of several addresses asyncio joins the errors to one of its own ("Multiple exceptions: [Errno
+    111] Connect call failed ..., [Errno 111] ..."): a refusal is one, if all have refused."""
+    if isinstance(error, UnicodeError):  # not a valid host name
+        return OSError(str(error))
+    numbers = set(_NUMBER.findall(str(error)))
+    if error.errno is None and numbers == {str(errno.ECONNREFUSED)}:
+        return ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+    return error
 
 
 def _drop(made: Dialled | None) -> None:
