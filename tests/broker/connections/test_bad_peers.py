@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.support.servers.peers import EVERYTHING, HOST, image, versions
+from peers import EVERYTHING, HOST, image, versions
 
 from tallymark.broker.connections.port import BrokerConnection
 from tallymark.broker.connections.sockets import Outgoing, SocketConnections

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
-from tests.support.servers.peers import in_memory, over_sockets
+from peers import in_memory, over_sockets
 
 from tallymark.broker.connections.port import BrokerConnections
 from tallymark.errors import CODES, ConnectError, KafkaError

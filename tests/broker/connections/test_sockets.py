@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import pytest
-from tests.support.servers.peers import HOST, Peer, image
+from peers import HOST, Peer, image
 
 from tallymark.broker.connections.sockets import Outgoing, SocketConnections
 from tallymark.broker.metadata.image import BrokerImage
