@@ -17,9 +17,12 @@ Kept: WRITE on the topic is required, idempotent or not (KIP-679). A batch sent 
 idempotent producer is answered with its first offset. acks=1 and acks=-1 are the same with one
 replica: answered when the batch is in the page cache, so a killed process loses nothing of it (a
 machine's power failure loses what was not flushed); with ``flush.before.expose`` acks=-1 waits for
-the flush. A batch that takes long to check or to compress again (``compression.type``) is prepared
-in a thread, and later batches for its partition wait. acks=0 has no answer; an error then closes
-the connection. A partition named twice is appended once.
+the flush. With several replicas acks=-1 is refused before the append where fewer are in sync than
+min.insync.replicas asks for (NOT_ENOUGH_REPLICAS), and waits for the high watermark after it; an
+error after the append leaves open whether the records are committed. Requests wait without a task
+(:mod:`tallymark.broker.partitions.commit_waits`). A batch that takes long to check or to compress
+again (``compression.type``) is prepared in a thread, and later batches for its partition wait.
+acks=0 has no answer; an error then closes the connection. A partition named twice is appended once.
 """
 
 from __future__ import annotations
@@ -27,17 +30,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from tallymark.broker.partitions.leader_hint import leader_hint
-from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.partitions.commit_waits import CommitTicket
+from tallymark.broker.partitions.partition import ACKS_ALL, Partition
 from tallymark.broker.partitions.producible import uses_zstd
 from tallymark.broker.requests.decode import decode_request
+from tallymark.broker.requests.produce_response import Outcome, Refused, produce_response
 from tallymark.broker.requests.registry import register_raw
 from tallymark.broker.security.authorizer import DENIED
 from tallymark.broker.security.quota_charge import charge_quota
 from tallymark.broker.state import BrokerState
-from tallymark.errors import CODES, KafkaError, RecordsRefusedError
+from tallymark.errors import CODES, KafkaError
 from tallymark.log.results import AppendInfo
 from tallymark.net.server.handler import Answer, Connection
 from tallymark.protocol.acls.words import Operation, ResourceType
@@ -45,12 +50,6 @@ from tallymark.protocol.api import ApiKey
 from tallymark.protocol.frames import RequestHeader, encode_response
 from tallymark.protocol.messages import (
     ProduceRequest,
-    ProduceResponse,
-    ProduceResponseLeader,
-    ProduceResponseNode,
-    ProduceResponsePartition,
-    ProduceResponseRecordError,
-    ProduceResponseTopic,
 )
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 from tallymark.protocol.wire.produce import (
@@ -65,28 +64,6 @@ log = logging.getLogger(__name__)
 
 _FIRST_SERVED: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
-_BY_THE_LOG: Final = frozenset(
-    {
-        "INVALID_RECORD",
-        "INVALID_TIMESTAMP",
-        "OUT_OF_ORDER_SEQUENCE_NUMBER",
-        "DUPLICATE_SEQUENCE_NUMBER",
-        "INVALID_PRODUCER_EPOCH",
-        "UNKNOWN_PRODUCER_ID",
-    }
-)
-"""Errors that are answered with the log's start offset."""
-
-
-class Refused(NamedTuple):
-    """A partition to which nothing was appended, and the error."""
-
-    partition: int
-    error: KafkaError
-
-
-Outcome: TypeAlias = Appended | Refused
-Outcomes: TypeAlias = list[tuple[str, list[Outcome]]]
 Place: TypeAlias = tuple[int, int]
 
 
@@ -105,15 +82,15 @@ def handle(
     request = read_produce(body, version) if version >= _FIRST_SERVED else _read_old(body, version)
     producing = _Producing(state, header, connection, request, len(body))
     producing.append(request.topics)
-    if producing.unready or producing.unexposed:
-        return producing.later(request.timeout_ms)
-    return producing.answer()
+    if producing.unready:
+        return producing.later()
+    return producing.answer() if not producing.unexposed else producing.exposed()
 
 
 class _Producing:
-    """One request that is being handled. ``failed``: some partition was refused. By the (index of
-    the topic, index of the partition) in the request: ``unready``, batches that are not appended
-    yet; ``unexposed``, records that a producer with acks=-1 has to wait for."""
+    """One request that is being handled. By the (index of the topic, index of the partition) in the
+    request: ``unready``, batches that are not appended yet; ``unexposed``, where a producer with
+    acks=-1 waits for its records to be exposed."""
 
     def __init__(
         self,
@@ -123,9 +100,10 @@ class _Producing:
         request: PlainProduce,
         size: int,
     ) -> None:
-        self.unexposed: dict[Place, asyncio.Future[None]] = {}
+        self.unexposed: dict[Place, tuple[Partition, CommitTicket]] = {}
         self.unready: dict[Place, _Unready] = {}
         self._acks = request.acks
+        self._answered: asyncio.Future[Answer] | None = None
         self._connection = connection
         self._failed = False
         self._header = header
@@ -134,6 +112,7 @@ class _Producing:
         self._refused = _refusal(request, header.api_version)
         self._size = size
         self._state = state
+        self._timeout_ms = request.timeout_ms
 
     def append(self, topics: Sequence[Batches]) -> None:
         """Append in the order of the request."""
@@ -154,13 +133,17 @@ class _Producing:
                 except KafkaError as error:
                     done.append(self._refuse(name, index, error))
 
-    async def later(self, timeout_ms: int) -> Answer:
+    async def later(self) -> Answer:
         """The answer when every batch is appended, and exposed where acks=-1 waits for that."""
-        if self.unready:
-            await self._ready()
-        if self.unexposed:
-            await self._expose(timeout_ms)
-        return self.answer()
+        await self._ready()
+        return await self.exposed() if self.unexposed else self.answer()
+
+    def exposed(self) -> asyncio.Future[Answer]:
+        """The answer when all that is ``unexposed`` is exposed, or failed. Cancelling it ends the
+        request."""
+        self._answered = asyncio.get_running_loop().create_future()
+        self._answered.add_done_callback(self._give_up)
+        return self._answered
 
     def answer(self) -> Answer:
         """The whole frame; None with acks=0."""
@@ -171,7 +154,11 @@ class _Producing:
                 self._connection.finish()
             return None
         if self._failed or version < _FIRST_SERVED:
-            return encode_response(self._response(throttle_ms), version, correlation_id)
+            listener = self._connection.listener
+            response = produce_response(
+                self._state.partitions, listener, self._outcomes, throttle_ms
+            )
+            return encode_response(response, version, correlation_id)
         appended = [
             (name, [each for each in partitions if not isinstance(each, Refused)])
             for name, partitions in self._outcomes
@@ -192,19 +179,25 @@ class _Producing:
             except KafkaError as error:
                 done[place] = self._refuse(name, index, error)
 
-    async def _expose(self, timeout_ms: int) -> None:
-        """Wait until readers see the appended records, at most ``timeout_ms``; store an error in
-        the outcome of a partition where they do not."""
-        await asyncio.wait(self.unexposed.values(), timeout=max(0, timeout_ms) / 1000)
-        for (topic, place), future in self.unexposed.items():
-            error: BaseException | None
-            if future.cancel():
-                error = KafkaError(CODES["REQUEST_TIMED_OUT"], f"not flushed in {timeout_ms} ms")
-            else:
-                error = future.exception()
-            if isinstance(error, KafkaError):
-                done = self._outcomes[topic][1]
-                done[place] = self._count_refused(done[place].partition, error)
+    def _exposed_at(self, place: Place, error: KafkaError | None) -> None:
+        """The end of the wait at ``place``."""
+        del self.unexposed[place]
+        if error is not None:
+            done = self._outcomes[place[0]][1]
+            done[place[1]] = self._count_refused(done[place[1]].partition, error)
+        future = self._answered
+        if self.unexposed or future is None or future.done():
+            return
+        try:
+            future.set_result(self.answer())
+        except Exception as failed:  # the connection logs it and closes
+            future.set_exception(failed)
+
+    def _give_up(self, answered: asyncio.Future[Answer]) -> None:
+        """The client is gone: nothing waits for it any more."""
+        if answered.cancelled():
+            for partition, ticket in self.unexposed.values():
+                partition.forget(ticket)
 
     def _refuse(self, topic: str, index: int, error: KafkaError) -> Refused:
         self._log_refused(topic, index, error)
@@ -214,30 +207,6 @@ class _Producing:
         self._failed = True
         self._state.metrics.api(ApiKey.PRODUCE).failed(error.code)
         return Refused(index, error)
-
-    def _response(self, throttle_ms: int) -> ProduceResponse:
-        """The answer where some partition failed, with the addresses of other leaders."""
-        nodes: dict[int, ProduceResponseNode] = {}
-        topics = [
-            ProduceResponseTopic(
-                name=name,
-                partition_responses=[
-                    self._refusal_of(name, each, nodes)
-                    if isinstance(each, Refused)
-                    else ProduceResponsePartition(
-                        index=each.partition,
-                        base_offset=each.base_offset,
-                        log_append_time_ms=each.log_append_time_ms,
-                        log_start_offset=each.log_start_offset,
-                    )
-                    for each in partitions
-                ],
-            )
-            for name, partitions in self._outcomes
-        ]
-        return ProduceResponse(
-            responses=topics, throttle_time_ms=throttle_ms, node_endpoints=list(nodes.values())
-        )
 
     def _refusal(self, topic: str) -> KafkaError | None:
         """The error for all partitions of a topic; None where it is not refused."""
@@ -256,41 +225,20 @@ class _Producing:
         partition = self._state.partitions.find(topic, index)
         if self._header.api_version < _FIRST_WITH_ZSTD and uses_zstd(records):
             raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], f"{partition}: zstd")
-        appending = partition.append_in_turn(records, self._now_ms)
+        appending = partition.append_in_turn(records, self._now_ms, self._acks)
         if appending is not None:
             self.unready[place] = _Unready(partition, appending)
             return Appended(index, -1, -1, -1)
-        appended = partition.append(records, self._now_ms)
+        appended = partition.append(records, self._now_ms, self._acks)
         return self._taken(partition, index, appended, place)
 
     def _taken(self, partition: Partition, index: int, info: AppendInfo, place: Place) -> Appended:
-        if self._acks == -1:
-            unexposed = partition.exposed(info.last_offset)
-            if unexposed is not None:
-                self.unexposed[place] = unexposed
+        if self._acks == ACKS_ALL and info.last_offset >= partition.high_watermark:
+            waiter = partial(self._exposed_at, place)
+            ticket = partition.when_exposed(info.last_offset, waiter, self._timeout_ms)
+            if ticket is not None:
+                self.unexposed[place] = partition, ticket
         return Appended(index, info.first_offset, info.append_time_ms, partition.log.start_offset)
-
-    def _refusal_of(
-        self, topic: str, refused: Refused, nodes: dict[int, ProduceResponseNode]
-    ) -> ProduceResponsePartition:
-        index, error = refused
-        partitions, listener = self._state.partitions, self._connection.listener
-        leader = ProduceResponseLeader()
-        hint = leader_hint(partitions, topic, index, error, listener)
-        if hint is not None:
-            leader = ProduceResponseLeader(hint.node.node_id, hint.epoch)
-            nodes[hint.node.node_id] = ProduceResponseNode(
-                node_id=hint.node.node_id, host=hint.node.host, port=hint.node.port
-            )
-        return ProduceResponsePartition(
-            index=index,
-            error_code=error.code,
-            base_offset=-1,
-            log_start_offset=self._log_start(topic, index, error),
-            record_errors=_record_errors(error),
-            error_message=error.context or error.text,  # the code says the rest
-            current_leader=leader,
-        )
 
     def _log_refused(self, topic: str, index: int, error: KafkaError) -> None:
         """Log a refused batch. Errors of the broker itself are logged at a limited rate, since the
@@ -302,21 +250,6 @@ class _Producing:
         held = self._state.refusals.passes(key)
         if held is not None:
             log.error("produce refused partition=%s-%d: %s; repeated=%d", topic, index, error, held)
-
-    def _log_start(self, topic: str, index: int, error: KafkaError) -> int:
-        """The log start offset if the log itself refused the batch for its content; -1 with other
-        errors, as in Kafka."""
-        partition = self._state.partitions.get(topic, index)
-        if partition is None or error.name not in _BY_THE_LOG:
-            return -1
-        return partition.log.start_offset
-
-
-def _record_errors(error: KafkaError) -> list[ProduceResponseRecordError]:
-    """The records that caused the error (KIP-467)."""
-    if not isinstance(error, RecordsRefusedError):
-        return []
-    return [ProduceResponseRecordError(at, why or None) for at, why in error.record_errors]
 
 
 def _see(seen: set[tuple[str, int]], topic: str, index: int) -> None:

@@ -1,5 +1,6 @@
 """The partitions that this broker leads, one owner for each.
 
-Read :mod:`.partition` first, then :mod:`.append_queue` and :mod:`.flush_waiters`, which it drives;
-:mod:`.table` holds all of them.
+Read :mod:`.partition` first, then :mod:`.append_queue` and :mod:`.commit_waits`, which it drives,
+and :mod:`.lead`, what it asks of its leader's side if it has several replicas; :mod:`.table` holds
+all of them.
 """

@@ -1,4 +1,4 @@
-"""One partition that this broker leads. The event loop is its only owner: no locks.
+"""One partition on this broker in one leader epoch. The event loop is its only owner: no locks.
 
 The steps: prepare the batch (a long one in a thread), append it to the log, wake the parked
 fetches, answer.
@@ -13,6 +13,7 @@ the fetches. With several replicas it is what they have in common: :meth:`Partit
     log start          high watermark         log end
     |  consumers read  |  empty, the fetch    |  OFFSET_OUT_OF_RANGE
     |                  |  waits               |
+    |  followers read                         |  a follower's fetch waits here
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ import asyncio
 from collections.abc import Callable, Set
 from concurrent.futures import Executor
 from functools import partial
-from typing import Protocol
+from typing import Final
 from uuid import UUID
 
 from tallymark.broker.metrics.counters import TopicTraffic
 from tallymark.broker.partitions.append_queue import AppendQueue
-from tallymark.broker.partitions.flush_waiters import FlushWaiters
+from tallymark.broker.partitions.commit_waits import CommitTicket, CommitWaits, Waiter
+from tallymark.broker.partitions.lead import Lead, ReadUntil, Watcher
 from tallymark.broker.partitions.producible import check_producible
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.config import LogConfig
@@ -37,18 +39,13 @@ from tallymark.log.validation.preparation import Prepared, is_slow, prepare
 from tallymark.protocol.records.batch import HEADER_SIZE, read_header
 from tallymark.protocol.schema import Buffer
 
-
-class Watcher(Protocol):
-    """Waits for a change of a partition."""
-
-    def set(self) -> None:
-        """The partition has changed. Must return at once."""
-        ...
+ACKS_ALL: Final = -1
 
 
 class Partition:
-    """A partition that this broker leads: its log, its leader epoch, and the fetches that wait for
-    its records. ``traffic`` counts the bytes in and out of all partitions of its topic.
+    """A partition: its log, its leader epoch, and the fetches that wait for its records.
+    ``traffic`` counts the bytes in and out of all partitions of its topic. ``lead`` is set where
+    this broker leads it and it has several replicas (:meth:`replicate`).
 
     ``flush_wanted`` is called with this partition when an append makes a flush due
     (``flush.messages``), or when a producer waits for one. ``preparers`` are the threads that
@@ -56,13 +53,14 @@ class Partition:
     """
 
     __slots__ = (
+        "_commit_waits",
         "_committed",
-        "_exposure",
         "_flush_wanted",
         "_queue",
         "_shown",
         "_waiting",
         "index",
+        "lead",
         "leader_epoch",
         "log",
         "topic",
@@ -87,10 +85,11 @@ class Partition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.traffic = traffic or TopicTraffic()
+        self.lead: Lead | None = None
         self._flush_wanted = flush_wanted
         self._committed: int | None = None
         self._shown = 0
-        self._exposure = FlushWaiters()
+        self._commit_waits = CommitWaits(leader_epoch)
         self._queue = AppendQueue(preparers)
         self._waiting: set[Watcher] = set()
 
@@ -113,11 +112,25 @@ class Partition:
         watermark."""
         return self.high_watermark
 
+    def until(self, bound: ReadUntil) -> int:
+        """The offset at which a read ends."""
+        if bound is ReadUntil.HIGH_WATERMARK:
+            return self.high_watermark
+        return self.log.end_offset if bound is ReadUntil.END else self.last_stable_offset
+
     def begin_replicated(self, known: int) -> None:
         """The partition has several replicas: the high watermark begins at ``known``, that of the
         checkpoint, or where the log begins or ends if that is nearer. Call it before anybody reads;
         :meth:`commit` moves it on."""
         self._committed = self._within_log(known)
+
+    def replicate(self, lead: Lead) -> None:
+        """This broker leads the partition, which has several replicas: ``lead`` moves the high
+        watermark from now on. Without :meth:`begin_replicated` it has had one replica until now,
+        and what consumers have seen stays visible."""
+        if self._committed is None:
+            self._committed = self.high_watermark
+        self.lead = lead
 
     def lower(self, offset: int) -> None:
         """The log is to be cut at ``offset``, or was: the high watermark is not above it. One that
@@ -139,8 +152,8 @@ class Partition:
         before = self._committed
         self._committed = after = min(max(offset, before or 0), self.log.end_offset)
         if after != before:
-            self.wake()
-            self._exposure.shown(after)
+            self._wake_readers()
+            self._commit_waits.exposed(after)
 
     def configure(self, config: LogConfig) -> None:
         """Change the settings of the log. What consumers have seen stays visible where
@@ -149,19 +162,22 @@ class Partition:
             self._shown = self.log.end_offset
         self.log.config = config
 
-    def append(self, records: Buffer, now_ms: int) -> AppendInfo:
+    def append(self, records: Buffer, now_ms: int, acks: int = 1) -> AppendInfo:
         """Append one record batch of a producer. A batch that was appended before (a retry) is a
         duplicate, and the result has its first offsets.
 
         Raises KafkaError: see :func:`~tallymark.broker.partitions.producible.check_producible` and
-        :meth:`tallymark.log.log.Log.append`.
+        :meth:`tallymark.log.log.Log.append`; with ``acks`` -1 those of
+        :meth:`~tallymark.broker.partitions.lead.Lead.check_enough`.
         """
+        if acks == ACKS_ALL and self.lead is not None:
+            self.lead.check_enough()
         check_producible(records, self.log.name)
         appended = self.log.append(records, now_ms, self.leader_epoch)
         return self._appended(appended, len(records), now_ms)
 
     def append_in_turn(
-        self, records: Buffer, now_ms: int
+        self, records: Buffer, now_ms: int, acks: int = 1
     ) -> asyncio.Task[AppendInfo | KafkaError] | None:
         """:meth:`append` for a batch that takes long to prepare, or has to wait for such ones:
         returns a task with its outcome. None where there is nothing to wait for.
@@ -176,6 +192,8 @@ class Partition:
         check_producible(records, log.name)
 
         def append(prepared: Prepared) -> AppendInfo:
+            if acks == ACKS_ALL and self.lead is not None:
+                self.lead.check_enough()
             appended = log.append_prepared(prepared, now_ms, self.leader_epoch)
             return self._appended(appended, len(records), now_ms)
 
@@ -186,42 +204,64 @@ class Partition:
         if not appended.duplicate:
             self.traffic.received_messages += appended.last_offset - appended.first_offset + 1
             self.traffic.received_bytes += size
-            if appended.last_offset < self.high_watermark:
-                self.wake()
+            if self.lead is not None:
+                self.lead.grown()
+            elif appended.last_offset < self.high_watermark:
+                self._wake_readers()
             if self.log.flush_due(now_ms):
                 self._flush_wanted(self)
         return appended
 
     def exposed(self, offset: int) -> asyncio.Future[None] | None:
+        """:meth:`when_exposed` as a future, without a time limit. It fails with the KafkaError of
+        the waiter; a caller that stops waiting cancels it."""
+        if offset < self.high_watermark:
+            return None
+        return self._begin_wait().future(offset + 1)
+
+    def when_exposed(self, offset: int, waiter: Waiter, timeout_ms: int) -> CommitTicket | None:
         """For a producer with ``acks=all``, after its append: None where readers see the record at
         ``offset`` already, as always with one replica and without ``flush.before.expose``.
-        Otherwise requests a flush at once, unless other replicas are to be waited for, and returns
-        a future that is done when readers see the record.
+        Otherwise ``waiter`` is called when they do.
 
-        The future fails with KafkaError: KAFKA_STORAGE_ERROR when the flush fails,
+        The waiter gets a KafkaError otherwise: KAFKA_STORAGE_ERROR when the flush fails,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT after ``timeout_ms``,
         NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION when this broker stops leading the
-        partition. Where it has stopped before the call, that error is raised. A caller that stops
-        waiting (REQUEST_TIMED_OUT) cancels the future.
+        partition. Where it has stopped before the call, that error is raised.
         """
         if offset < self.high_watermark:
             return None
+        return self._begin_wait().add(offset + 1, waiter, timeout_ms)
+
+    def _begin_wait(self) -> CommitWaits:
+        """A flush that is waited for is requested at once."""
         self._queue.check()
-        future = self._exposure.wait_for(offset)
-        if self._committed is None:
+        if self._committed is None or self.log.config.flush_before_expose:
             self._flush_wanted(self)
-        return future
+        return self._commit_waits
+
+    def forget(self, ticket: CommitTicket) -> None:
+        """The request of :meth:`when_exposed` does not wait any more."""
+        self._commit_waits.forget(ticket)
+
+    def fail_waits(self, error: KafkaError) -> None:
+        """All that wait for exposed records get the error."""
+        self._commit_waits.fail(error)
 
     def flushed(self) -> None:
         """A flush has succeeded: more records may be exposed now."""
-        if self._committed is None and (self.log.config.flush_before_expose or self._exposure):
-            self.wake()
-            self._exposure.shown(self.high_watermark)
-            if self._exposure:
-                self._flush_wanted(self)
+        shows = self.log.config.flush_before_expose
+        if self.lead is not None:
+            self.lead.grown()
+        elif self._committed is None and (shows or self._commit_waits):
+            self._wake_readers()
+            self._commit_waits.exposed(self.high_watermark)
+        if self._commit_waits and (self._committed is None or shows):
+            self._flush_wanted(self)
 
     def failed(self, error: KafkaError) -> None:
         """The disk has failed: all waiters get the error."""
-        self._exposure.fail(error)
+        self.fail_waits(error)
         self.wake()
 
     async def delete_records(self, offset: int) -> int:
@@ -243,11 +283,11 @@ class Partition:
         log.finish_deletion(job)
         return job.start_offset
 
-    def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at ``offset``; the current epoch at the high watermark, -1
+    def epoch_at(self, offset: int, bound: ReadUntil = ReadUntil.HIGH_WATERMARK) -> int:
+        """The leader epoch of the record at ``offset``; the current epoch where a read ends, -1
         where there is no record. Safe from any thread; call it in a thread where the log's indexes
         are not in memory."""
-        end = self.high_watermark
+        end = self.until(bound)
         if offset == end:
             return self.leader_epoch
         if not self.log.start_offset <= offset < end:
@@ -269,7 +309,7 @@ class Partition:
         appended from now on, and all waiters get the error."""
         name = "UNKNOWN_TOPIC_OR_PARTITION" if deleted else "NOT_LEADER_OR_FOLLOWER"
         self._queue.refuse(CODES[name], f"{self} is gone")
-        self._exposure.fail(KafkaError(CODES[name], f"{self} is gone"))
+        self.fail_waits(KafkaError(CODES[name], f"{self} is gone"))
         self.wake()
 
     async def close(self) -> None:
@@ -278,8 +318,13 @@ class Partition:
         await self._queue.close(CODES["NOT_LEADER_OR_FOLLOWER"], f"{self}: the broker stops")
 
     def wake(self) -> None:
-        """Let every parked fetch read again: there are records, or the partition is not led here
-        any more."""
+        """Let every parked fetch read again, those of followers, too: the partition is not led here
+        any more, or its log begins elsewhere."""
+        self._wake_readers()
+        if self.lead is not None:
+            self.lead.wake()
+
+    def _wake_readers(self) -> None:
         for event in self._waiting:
             event.set()
 
