@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from tallymark.broker.fetch_sessions import FetchSessionCache
 from tallymark.broker.groups.shards import GroupShards
@@ -20,6 +21,10 @@ from tallymark.broker.settings.dynamic import Dynamic
 from tallymark.broker.timed_changes import TimedChanges
 from tallymark.log import LogManager
 from tallymark.net.limits.log_rate import LogRate
+
+REPLICA_SESSIONS: Final = 200
+"""Fetch sessions of followers that are remembered at a time; those of connections that broke stay
+until they are the oldest. A follower without one names all its partitions each time."""
 
 
 @dataclass(slots=True)
@@ -51,6 +56,10 @@ class BrokerState:
     """Runs changes that continue when their client stops waiting."""
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
     """The fetch sessions of readers."""
+    replica_sessions: FetchSessionCache = field(
+        default_factory=lambda: FetchSessionCache(REPLICA_SESSIONS)
+    )
+    """The fetch sessions of followers: one for each connection of another broker."""
     refusals: LogRate = field(default_factory=LogRate)
     """Limits the log lines about Produce requests that failed by the broker's own fault."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)

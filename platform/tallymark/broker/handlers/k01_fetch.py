@@ -12,29 +12,40 @@ Served 4-16.
 * v12 flexible; a reader that sends the epoch of its last record gets the offset at which that
   epoch diverges from the log (KIP-595)
 * v13 topic ids (KIP-516)
-* v15 the replica id moves; v16 the new leader's address (KIP-951)
+* v15 followers tell their registration (KIP-903): :mod:`tallymark.broker.requests.fetch_follower`.
+  Below it a request with a replica id is UNSUPPORTED_VERSION in every partition
+* v16 the new leader's address (KIP-951)
 
-Kept: READ on the topic is required. A long poll is parked without cost and woken by appends. Whole
-batches are returned, from the one with the offset on; the first batch of an answer is returned even
-if it is larger than the limit (KIP-74). Large pieces are sent as slices of the segment file.
+Kept: READ on the topic is required, of a follower CLUSTER_ACTION on the cluster. Consumers read
+below the high watermark; between it and the end of the log a fetch waits. A long poll is parked
+without cost and woken by appends. Whole batches are returned, from the one with the offset on; the
+first batch of an answer is returned even if it is larger than the limit (KIP-74). Large pieces are
+sent as slices of the segment file.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from secrets import randbelow
-from typing import Final
+from typing import Final, TypeAlias
 
 from tallymark.broker.fetch_sessions import FetchSession, grouped
+from tallymark.broker.partitions.lead import Lead
 from tallymark.broker.partitions.partition import Partition
-from tallymark.broker.requests.fetch_response import error_response, response_of
+from tallymark.broker.requests.cluster_action import require_cluster_action
+from tallymark.broker.requests.fetch_follower import FIRST_VERSION, FollowerAsk, FollowerRound
+from tallymark.broker.requests.fetch_response import (
+    error_response,
+    refused_response,
+    response_of,
+)
 from tallymark.broker.requests.fetch_round import FetchPartition, FetchRound, length_of, resolve
 from tallymark.broker.requests.registry import register_raw
 from tallymark.broker.security.quota_charge import charge_quota
 from tallymark.broker.state import BrokerState
-from tallymark.errors import KafkaError
+from tallymark.errors import CODES, KafkaError
 from tallymark.net.server.handler import Answer, Connection
 from tallymark.net.server.responses import Payload
 from tallymark.protocol.api import ApiKey
@@ -42,6 +53,8 @@ from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.messages import FetchRequest
 from tallymark.protocol.wire.fetch import Ask, PlainFetch, Topic, read_fetch
 
+Watched: TypeAlias = Partition | Lead
+"""Tells of changes: see their ``watch`` and ``unwatch``."""
 _LAST_ID: Final = 2**31 - 1
 _MOST_WAIT_MS: Final = 300_000
 """The longest wait: a reader that requests a longer one is answered after this time, and sends
@@ -52,7 +65,10 @@ def handle(
     state: BrokerState, body: memoryview, header: RequestHeader, connection: Connection
 ) -> Answer | Awaitable[Answer]:
     """Answer at once if there is enough, an error or nothing to wait for; else park."""
-    fetching = _Fetching(state, header, connection, read_fetch(body, header.api_version))
+    request = read_fetch(body, header.api_version)
+    if request.replica.id >= 0 and header.api_version < FIRST_VERSION:
+        return refused_response(header, request, CODES["UNSUPPORTED_VERSION"])
+    fetching = _Fetching(state, header, connection, request)
     try:
         fetching.continue_session()
     except KafkaError as error:
@@ -92,28 +108,50 @@ class _Fetching:
         """Id of the new session for the reader, 0 for none."""
         self._asked: list[tuple[Topic, Ask]] = []
         self._wanted: list[FetchPartition] = []
+        self._follower: FollowerAsk | None = None
+        self._is_follower = request.replica.id >= 0
+        self._sessions = state.replica_sessions if self._is_follower else state.fetch_sessions
 
     def continue_session(self) -> None:
         """Take the requested partitions from the session that the request continues, or from the
-        request. KafkaError where the session does not exist, or the request is not its next one."""
+        request; of a follower, tell the leads of its progress. KafkaError where the session does
+        not exist, or the request is not its next one; where no follower may ask."""
         request, state = self._request, self._state
-        session = self._session = state.fetch_sessions.continued(
+        if self._is_follower:
+            require_cluster_action(state, self._connection)
+        session = self._session = self._sessions.continued(
             request, self._header.api_version, state.now_ms()
         )
         if session is not None:
             self._asked = [(key[0], each.ask) for key, each in session.partitions.items()]
-            return
-        self._asked = [(topic, ask) for topic, asks in request.topics for ask in asks]
-        if request.session_epoch == 0:
-            self._new_id = randbelow(_LAST_ID) + 1
+        else:
+            self._asked = [(topic, ask) for topic, asks in request.topics for ask in asks]
+            if request.session_epoch == 0:
+                self._new_id = randbelow(_LAST_ID) + 1
+        if self._is_follower:
+            self._follower = FollowerAsk(state, request.replica, self._asked)
 
     def look(self, *, wait: bool = True) -> FetchRound:
         """Read the partitions. They are looked up again each time: one may have been deleted, or
         its topic created again. ``wait`` is that of :class:`FetchRound`."""
-        wanted = self._wanted = resolve(self._state, self._connection, self._asked)
+        state, follower = self._state, self._follower
+        if follower is None:
+            wanted = resolve(state, self._connection, self._asked)
+        else:
+            wanted = follower.resolve(self._asked)
+        self._wanted = wanted
         self.partitions = [each.found for each in wanted if isinstance(each.found, Partition)]
         version, listener = self._header.api_version, self._connection.listener
-        return FetchRound(self._state, self._request, version, wanted, listener, wait)
+        if follower is None:
+            return FetchRound(state, self._request, version, wanted, listener, wait)
+        return FollowerRound(follower, state, self._request, version, wanted, listener, wait)
+
+    def watched(self) -> Sequence[Watched]:
+        """What a change of which may be more to answer: consumers wait for the high watermark,
+        followers for the end of the log."""
+        if self._follower is None:
+            return self.partitions
+        return [each.lead for each in self.partitions if each.lead is not None]
 
     def is_enough(self, found: FetchRound, *, time_is_up: bool = False) -> bool:
         """Whether ``found`` is the answer; otherwise the fetch waits for more."""
@@ -127,9 +165,7 @@ class _Fetching:
             changed = session.changes(changed)
         elif self._new_id:
             state, version = self._state, self._header.api_version
-            session = state.fetch_sessions.open(
-                self._request, version, state.now_ms(), self._new_id
-            )
+            session = self._sessions.open(self._request, version, state.now_ms(), self._new_id)
             if session is not None:
                 session.changes(changed)
         session_id = 0 if session is None else session.session_id
@@ -145,6 +181,8 @@ class _Fetching:
         """The response of ``write(throttle_ms)``. A quota counts its bytes, so the response for a
         client that must be throttled is written twice."""
         response = write(0)
+        if self._is_follower:
+            return response
         throttle_ms = charge_quota(
             self._state.security, self._header, self._connection, len(response)
         )
@@ -152,7 +190,9 @@ class _Fetching:
 
     def _count(self, found: FetchRound) -> None:
         for wanted, (_, each) in zip(self._wanted, found.found, strict=True):
-            if isinstance(wanted.found, Partition):
+            if self._is_follower:
+                self._state.metrics.replication.sent_bytes += length_of(each)
+            elif isinstance(wanted.found, Partition):
                 wanted.found.traffic.sent_bytes += length_of(each)
             if each.error_code:
                 self._state.metrics.api(ApiKey.FETCH).failed(each.error_code)
@@ -170,13 +210,13 @@ class _Parked:
     def __init__(self, fetching: _Fetching) -> None:
         self._loop = loop = asyncio.get_running_loop()
         self._fetching = fetching
-        self._watched = fetching.partitions
+        self._watched = fetching.watched()
         self._woken = False
         self.future: asyncio.Future[Answer] = loop.create_future()
         self.future.add_done_callback(self._end)
         self._timer = loop.call_later(fetching.wait_ms / 1000, self._look, True)
-        for partition in self._watched:
-            partition.watch(self)
+        for each in self._watched:
+            each.watch(self)
 
     def set(self) -> None:
         """Something changed (:meth:`tallymark.broker.partitions.partition.Partition.watch`).
@@ -198,15 +238,16 @@ class _Parked:
         except Exception as error:  # the connection logs it and closes
             self.future.set_exception(error)
             return
-        if fetching.partitions != self._watched:
+        watched = fetching.watched()
+        if watched != self._watched:
             self._unwatch()
-            self._watched = fetching.partitions
-            for partition in self._watched:
-                partition.watch(self)
+            self._watched = watched
+            for each in watched:
+                each.watch(self)
 
     def _unwatch(self) -> None:
-        for partition in self._watched:
-            partition.unwatch(self)
+        for each in self._watched:
+            each.unwatch(self)
 
     def _end(self, _: asyncio.Future[Answer]) -> None:
         self._timer.cancel()

@@ -7,13 +7,16 @@ Served 0-9.
 * v1 one offset a partition, with its timestamp (KIP-79)
 * v2 isolation levels: the last stable offset is the high watermark, there are no transactions
 * v4 leader epochs fence stale clients (KIP-320); the response has the epoch of the offset
+* v5 OFFSET_NOT_AVAILABLE while a new leader does not know yet that the start of its epoch is
+  committed: offsets would run backwards (KIP-207). Below it LEADER_NOT_AVAILABLE
 * v6 flexible
 * v7 -3, the offset of the largest timestamp (KIP-734)
 * v8 -4, the earliest local offset (KIP-405): the log start offset, nothing is tiered
 * v9 -5, the last tiered offset (KIP-1005): -1, nothing is tiered
 
-The ends of a log are answered at once. A lookup that may have to read an old segment's index or
-single records runs in a thread.
+A consumer is told what is below the high watermark. A request with a replica id, which needs
+CLUSTER_ACTION, sees to the end of the log. The ends of a log are answered at once. A lookup that
+may have to read an old segment's index or single records runs in a thread.
 """
 
 from __future__ import annotations
@@ -22,12 +25,12 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
+from tallymark.broker.partitions.lead import ReadUntil
 from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.requests.cluster_action import require_describe
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
-from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
@@ -40,6 +43,8 @@ from tallymark.protocol.topic_partition import EARLIEST, LATEST
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+_FIRST_NOT_AVAILABLE: Final = 5
+_BEFORE: Final = "LEADER_NOT_AVAILABLE"
 _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
@@ -48,7 +53,7 @@ def handle(
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """Look up each partition by itself, in a thread where that may take long."""
     found = {
-        id(ask): _partition(state, topic.name, ask, call)
+        id(ask): _partition(state, topic.name, ask, request.replica_id, call)
         for topic in request.topics
         for ask in topic.partitions
     }
@@ -63,10 +68,14 @@ def handle(
 
 
 def _partition(
-    state: BrokerState, topic: str, ask: ListOffsetsRequestPartition, call: Call
+    state: BrokerState,
+    topic: str,
+    ask: ListOffsetsRequestPartition,
+    replica_id: int,
+    call: Call,
 ) -> Partition | KafkaError:
     try:
-        require(state.authorizer, call.connection, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        require_describe(state, call.connection, replica_id, topic)
         partition = state.partitions.find(topic, ask.partition_index)
         partition.check_epoch(ask.current_leader_epoch)
         partition.log.check_usable()
@@ -89,11 +98,14 @@ def _response(
     request: ListOffsetsRequest, found: Mapping[int, Partition | KafkaError], version: int
 ) -> ListOffsetsResponse:
     """The answer. Any thread may make it."""
+    bound = ReadUntil.of(request.replica_id, request.isolation_level)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponseTopic(
                 name=topic.name,
-                partitions=[_answer(found[id(ask)], ask, version) for ask in topic.partitions],
+                partitions=[
+                    _answer(found[id(ask)], ask, version, bound) for ask in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -101,15 +113,18 @@ def _response(
 
 
 def _answer(
-    partition: Partition | KafkaError, ask: ListOffsetsRequestPartition, version: int
+    partition: Partition | KafkaError,
+    ask: ListOffsetsRequestPartition,
+    version: int,
+    bound: ReadUntil,
 ) -> ListOffsetsResponsePartition:
     try:
         if isinstance(partition, KafkaError):
             raise partition
         if version == 0:
-            return _old_style(partition, ask)
-        offset, timestamp = _find(partition, ask.timestamp, version)
-        epoch = partition.epoch_at(offset)
+            return _old_style(partition, ask, bound)
+        offset, timestamp = _find(partition, ask.timestamp, version, bound)
+        epoch = partition.epoch_at(offset, bound)
     except KafkaError as error:
         return ListOffsetsResponsePartition(
             partition_index=ask.partition_index, error_code=error.code
@@ -123,35 +138,49 @@ def _answer(
 
 
 def _old_style(
-    partition: Partition, ask: ListOffsetsRequestPartition
+    partition: Partition, ask: ListOffsetsRequestPartition, bound: ReadUntil
 ) -> ListOffsetsResponsePartition:
     if ask.timestamp < EARLIEST or ask.max_num_offsets < 0:
         raise KafkaError(CODES["INVALID_REQUEST"], f"{ask.max_num_offsets} at {ask.timestamp}")
-    found = partition.log.offsets_before(
-        ask.timestamp, ask.max_num_offsets, partition.high_watermark
-    )
+    if ask.timestamp != EARLIEST:
+        _check_committed(partition, 0, bound)
+    until = partition.until(bound)
+    found = partition.log.offsets_before(ask.timestamp, ask.max_num_offsets, until)
     return ListOffsetsResponsePartition(
         partition_index=ask.partition_index, old_style_offsets=found
     )
 
 
-def _find(partition: Partition, timestamp: int, version: int) -> tuple[int, int]:
+def _find(partition: Partition, timestamp: int, version: int, bound: ReadUntil) -> tuple[int, int]:
     """(offset, timestamp of the record there); -1 for each that does not exist."""
     if timestamp < 0 and version < _SINCE.get(timestamp, 10):
         raise KafkaError(CODES["UNSUPPORTED_VERSION"], f"timestamp {timestamp}")
+    log, until = partition.log, partition.until(bound)
     if timestamp == LATEST:
-        return partition.high_watermark, -1
+        _check_committed(partition, version, bound)
+        return until, -1
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return partition.log.start_offset, -1
+        return log.start_offset, -1
     if timestamp == LATEST_TIERED:
         return -1, -1
-    log, until = partition.log, partition.high_watermark
     found = (
         log.max_timestamp(until)
         if timestamp == MAX_TIMESTAMP
         else log.offset_for_time(timestamp, until)
     )
-    return (-1, -1) if found is None else found
+    if found is None:
+        _check_committed(partition, version, bound)
+        return -1, -1
+    return found
+
+
+def _check_committed(partition: Partition, version: int, bound: ReadUntil) -> None:
+    """Raise the error of a leader that may not have heard yet of all that is committed (KIP-207).
+    What it has heard of is committed, so offsets below that may be told."""
+    if bound is ReadUntil.END or partition.lead is None or partition.lead.is_epoch_committed:
+        return
+    code = CODES["OFFSET_NOT_AVAILABLE" if version >= _FIRST_NOT_AVAILABLE else _BEFORE]
+    raise KafkaError(code, f"{partition}: the start of its epoch is not committed yet")
 
 
 register(ListOffsetsRequest, handle)

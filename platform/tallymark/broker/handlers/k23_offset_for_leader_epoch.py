@@ -3,20 +3,20 @@
 Served 2-4.
 
 * v2 the client's leader epoch fences it; the response has the epoch found
-* v3 the replica id is read and ignored
+* v3 a replica id asks for CLUSTER_ACTION in place of DESCRIBE
 * v4 flexible
 
 By this a reader detects that the log was truncated below its position: the epoch of its last record
-ends earlier here.
+ends earlier here. The latest epoch ends where the log does, for consumers, too: their positions may
+be above the high watermark of a leader that was just elected, and are not cut off there.
 """
 
 from __future__ import annotations
 
+from tallymark.broker.requests.cluster_action import require_describe
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
-from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochRequestPartition,
@@ -34,7 +34,10 @@ def handle(
         topics=[
             OffsetForLeaderEpochResponseTopic(
                 topic=topic.topic,
-                partitions=[_answer(state, topic.topic, ask, call) for ask in topic.partitions],
+                partitions=[
+                    _answer(state, topic.topic, ask, request.replica_id, call)
+                    for ask in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -42,10 +45,14 @@ def handle(
 
 
 def _answer(
-    state: BrokerState, topic: str, ask: OffsetForLeaderEpochRequestPartition, call: Call
+    state: BrokerState,
+    topic: str,
+    ask: OffsetForLeaderEpochRequestPartition,
+    replica_id: int,
+    call: Call,
 ) -> OffsetForLeaderEpochResponsePartition:
     try:
-        require(state.authorizer, call.connection, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+        require_describe(state, call.connection, replica_id, topic)
         partition = state.partitions.find(topic, ask.partition)
         partition.check_epoch(ask.current_leader_epoch)
         partition.log.check_usable()

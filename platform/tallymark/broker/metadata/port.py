@@ -9,12 +9,15 @@ Two implementations: :mod:`~tallymark.broker.metadata.local_cluster` and
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
+from tallymark.coordination.replicas.writing import Fate
 from tallymark.errors import KafkaError
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.model import ChangeState, PartitionState
 
 OnChange = Callable[[MetadataImage], Awaitable[None]]
 """Called with every new image, one call at a time; returns when the broker has applied it."""
@@ -35,6 +38,40 @@ class LeadershipClaim:
     told: int
     log_epoch: int
     intact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StateOutcome:
+    """What became of a change of a partition's state.
+
+    ``fate``: done, refused (the node stays as it was, and this change is never written), or
+    unknown: it may still be written; read the state before the next decision. ``state`` is what the
+    node holds now, None where that is not known. ``stale`` are brokers that were to join, but have
+    registered again: broker -> the broker epoch that is over. ``why`` is a clause for logs.
+    """
+
+    change: ChangeState
+    fate: Fate
+    state: PartitionState | None
+    stale: Mapping[int, int] = field(default_factory=dict[int, int])
+    why: str = ""
+
+
+class StateWriter(Protocol):
+    """The state nodes of partitions with several replicas, for their leaders."""
+
+    async def write_states(self, changes: Sequence[ChangeState]) -> Sequence[StateOutcome]:
+        """Write each state where its node still is of the version ``expected``, and those who join
+        are registered as they were; others are told of ISRs at most once a second. One outcome for
+        each change, in their order. Never raises."""
+        ...
+
+    async def read_states(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, PartitionState]:
+        """The states now; without those that are gone, or cannot be read at present. A state that
+        is in the result was read after the call. Never raises."""
+        ...
 
 
 class Cluster(Protocol):

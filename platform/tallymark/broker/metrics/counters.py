@@ -99,6 +99,18 @@ class UpkeepMetrics:
 
 
 @dataclass(slots=True)
+class ReplicationMetrics:
+    """What the leaders on this broker did with their followers. Changes of ISRs: ``written`` by
+    kind, "shrink", "expand" or "settle" (a state that was written again, since the outcome of a
+    change was not known); ``failed`` by fate, "refused" or "unknown"."""
+
+    sent_bytes: int = 0
+    """Bytes of record batches in answers to followers."""
+    written: Counter[str] = field(default_factory=Counter[str])
+    failed: Counter[str] = field(default_factory=Counter[str])
+
+
+@dataclass(slots=True)
 class TrailMetrics:
     """Lines of the admin trail, by ``file`` and ``topic``."""
 
@@ -116,6 +128,7 @@ class BrokerMetrics:
         self.connections: ConnectionQuota | None = None
         """Counts the connections of all listeners."""
         self.upkeep = UpkeepMetrics()
+        self.replication = ReplicationMetrics()
         self.trail: TrailMetrics | None = None
         """None where there is no admin trail."""
         self.bad_requests = 0

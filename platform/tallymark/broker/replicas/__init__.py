@@ -1,6 +1,9 @@
-"""The replicas that this broker copies from their leaders.
+"""The replicas of this broker: those that it leads, and those that it copies from their leaders.
 
-Decided without I/O: :mod:`.sessions` (what is named in the next Fetch, KIP-227),
+Led: :mod:`.leading` (all of them), :mod:`.lead` (one), :mod:`.isr_writing` (their changes of ISRs).
+What a leader decides is in :mod:`tallymark.replication.leading`.
+
+Copied. Decided without I/O: :mod:`.sessions` (what is named in the next Fetch, KIP-227),
 :mod:`.fetch_requests` (which partitions it asks for, and the requests), :mod:`.answers` (what an
 answer says of a partition). What a partition does with it is decided by
 :mod:`tallymark.replication.following`. :mod:`.fetch_settings` has Kafka's settings of these.

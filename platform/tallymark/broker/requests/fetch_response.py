@@ -61,6 +61,16 @@ def error_response(header: RequestHeader, error_code: int, throttle_ms: int) -> 
     )
 
 
+def refused_response(header: RequestHeader, request: PlainFetch, error_code: int) -> bytes:
+    """The response in which every partition named has the error; also for versions without an error
+    of the whole request."""
+    topics = [
+        (topic, [Found(ask.partition, error_code, -1, -1, -1, b"") for ask in asks])
+        for topic, asks in request.topics
+    ]
+    return b"".join(write_fetched(header.api_version, header.correlation_id, 0, topics))
+
+
 def _with_tags(
     header: RequestHeader,
     session_id: int,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
+from tallymark.broker.partitions.lead import ReadUntil
 from tallymark.broker.partitions.leader_hint import leader_hint
 from tallymark.broker.partitions.partition import Partition, first_header
 from tallymark.broker.partitions.producible import uses_zstd
@@ -89,6 +90,7 @@ class FetchRound:
         self._version = version
         self._listener = listener
         self._wait = wait
+        self._until = ReadUntil.of(request.replica.id, request.isolation_level)
         limit = min(request.max_bytes, state.settings.fetch_max_bytes)
         size = 0
         for item in wanted:
@@ -115,9 +117,10 @@ class FetchRound:
             data: object = b""
         else:
             room = max(0, min(ask.max_bytes, room))
-            data = log.read(
-                ask.fetch_offset, room, high_watermark, min_one=first, wait=self._wait
-            ).data
+            until = high_watermark
+            if self._until is not ReadUntil.HIGH_WATERMARK:
+                until = partition.until(self._until)
+            data = log.read(ask.fetch_offset, room, until, min_one=first, wait=self._wait).data
             if not isinstance(data, bytes):
                 if self._version < _FIRST_WITH_ZSTD and uses_zstd(first_header(data)):
                     raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], f"{partition}: zstd")

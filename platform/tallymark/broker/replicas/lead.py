@@ -1,0 +1,223 @@
+"""A partition with several replicas that this broker leads: what happens to it, told to its
+:class:`~tallymark.replication.leading.Leader`, and what that decides, done.
+
+::
+
+    append, flush       grown()        settle()   commit: consumers see more, acks=all is answered
+    a follower's fetch  fetched()      -------->  too few are in sync: acks=all fails (20)
+    time, brokers       looked_over()             the lead is lost: all that wait fail (6)
+    the state node      seen()                    a wish: the ISR should change
+
+One object is one partition in one leader epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from tallymark.broker.partitions.lead import Watcher
+from tallymark.broker.partitions.partition import Partition
+from tallymark.errors import CODES, KafkaError
+from tallymark.replication.acks import LEAD_LOST, TOO_FEW
+from tallymark.replication.leading import Leader
+from tallymark.replication.model import BrokerView, ChangeState, PartitionState
+from tallymark.replication.progress import FollowerFetch
+from tallymark.replication.truncation import EpochEnd
+
+log = logging.getLogger(__name__)
+
+
+class ReplicatedLead:
+    """The :class:`~tallymark.broker.partitions.lead.Lead` of ``partition``. Belongs to the event
+    loop. ``now_ms`` is a clock that nobody sets. ``wished`` is called with each change of the ISR
+    that is due; the next one follows after :meth:`answered`."""
+
+    __slots__ = (
+        "_brokers",
+        "_copying",
+        "_is_ended",
+        "_now_ms",
+        "_starts",
+        "_was_enough",
+        "_wished",
+        "leader",
+        "partition",
+    )
+
+    def __init__(
+        self,
+        partition: Partition,
+        leader: Leader,
+        now_ms: Callable[[], int],
+        wished: Callable[[ReplicatedLead, ChangeState], None],
+        brokers: Mapping[int, BrokerView],
+    ) -> None:
+        self.partition = partition
+        self.leader = leader
+        self._now_ms = now_ms
+        self._wished = wished
+        self._brokers = brokers
+        self._copying: set[Watcher] = set()
+        self._starts: list[tuple[int, asyncio.Future[None]]] = []
+        self._was_enough = True
+        self._is_ended = False
+
+    # --- what handlers ask
+
+    @property
+    def is_epoch_committed(self) -> bool:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        return self.leader.is_epoch_committed
+
+    @property
+    def is_enough(self) -> bool:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        return self.leader.is_enough
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        return bool(self.leader.lagging())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this broker has lost the lead, or given it up."""
+        return self._is_ended or self.leader.is_lost
+
+    def check_enough(self) -> None:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        if self.is_over:
+            raise KafkaError(LEAD_LOST, f"{self.partition} has another leader")
+        if not self.leader.is_enough:
+            raise KafkaError(CODES["NOT_ENOUGH_REPLICAS"], f"{self.partition}: {self._lag()}")
+
+    def fetched(self, fetch: FollowerFetch) -> EpochEnd | None:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        if self.is_over:
+            raise KafkaError(LEAD_LOST, f"{self.partition} has another leader")
+        parted = self.leader.fetched(fetch, self.partition.log.epochs, self._now_ms())
+        self.settle()
+        return parted
+
+    async def started_at(self, offset: int) -> int:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        while not self._has_started(offset):
+            if self.is_over:
+                raise KafkaError(LEAD_LOST, f"{self.partition} has another leader")
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._starts.append((offset, future))
+            await future
+        return min(self.leader.least_log_start or offset, self.partition.log.start_offset)
+
+    # --- followers that wait
+
+    def watch(self, event: Watcher) -> None:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        self._copying.add(event)
+
+    def unwatch(self, event: Watcher) -> None:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        self._copying.discard(event)
+
+    def wake(self) -> None:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        for event in self._copying:
+            event.set()
+
+    # --- what happens
+
+    def grown(self) -> None:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        log_ = self.partition.log
+        flushed = log_.recovery_point if log_.config.flush_before_expose else None
+        self.leader.appended(log_.end_offset, flushed)
+        self.wake()
+        self.settle()
+
+    def looked_over(self, brokers: Mapping[int, BrokerView]) -> None:
+        """Time has passed, and these brokers are registered."""
+        if brokers is self._brokers:
+            self.leader.tick(self._now_ms())
+        else:
+            self._brokers = brokers
+            self.leader.brokers_changed(brokers, self._now_ms())
+        self.settle()
+        if not (self.leader.is_enough or self.is_over):
+            self._fail_for_all()  # what has been appended without the check
+
+    def seen(self, state: PartitionState) -> None:
+        """The state node holds ``state``, or held it."""
+        self.leader.seen(state, self._now_ms())
+        self.settle()
+
+    def answered(self, state: PartitionState | None) -> None:
+        """As :meth:`tallymark.replication.leading.Leader.answered`."""
+        self.leader.answered(state, self._now_ms())
+        self.settle()
+
+    def refused(self, state: PartitionState | None, stale: Mapping[int, int]) -> None:
+        """As :meth:`tallymark.replication.leading.Leader.refused`; None: what the node holds is not
+        known."""
+        self.leader.refused(state or self.leader.state, self._now_ms(), stale)
+        self.settle()
+
+    def end(self) -> None:
+        """This broker does not lead the partition any more."""
+        self._is_ended = True
+        self.partition.withdraw()
+        self._release_starts()
+
+    # --- what is decided
+
+    def settle(self) -> None:
+        """Do what the leader's rules have decided."""
+        leader, partition = self.leader, self.partition
+        if self.is_over:
+            if not self._is_ended:
+                log.info("lead lost partition=%s epoch=%d", partition, leader.epoch)
+                self.end()
+            return
+        if leader.high_watermark > partition.high_watermark:
+            partition.commit(leader.high_watermark)
+        if leader.is_enough is not self._was_enough:
+            self._was_enough = leader.is_enough
+            self._tell_enough()
+        if self._starts:
+            self._release_starts()
+        change = leader.wish()
+        if change is not None:
+            self._wished(self, change)
+
+    def _has_started(self, offset: int) -> bool:
+        least = self.leader.least_log_start
+        return least is not None and least >= offset
+
+    def _release_starts(self) -> None:
+        waiting, self._starts = self._starts, []
+        for offset, future in waiting:
+            if future.done():
+                continue
+            if self.is_over or self._has_started(offset):
+                future.set_result(None)
+            else:
+                self._starts.append((offset, future))
+
+    def _tell_enough(self) -> None:
+        if self.leader.is_enough:
+            log.info("enough replicas for acks=all partition=%s: %s", self.partition, self._lag())
+        else:
+            log.warning(
+                "too few replicas for acks=all partition=%s: %s", self.partition, self._lag()
+            )
+            self._fail_for_all()
+
+    def _fail_for_all(self) -> None:
+        self.partition.fail_waits(KafkaError(TOO_FEW, f"{self.partition}: {self._lag()}"))
+
+    def _lag(self) -> str:
+        """How many are in sync, and of the others, how far behind they are."""
+        leader = self.leader
+        behind = "; ".join(str(each) for each in leader.lagging())
+        return f"{leader.in_sync} in sync" + (f"; {behind}" if behind else "")
