@@ -14,6 +14,7 @@ from tallymark.protocol import messages as m
 from tallymark.protocol.acls.entry import Acl
 from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, Pattern, ResourceType
 from tallymark.protocol.api import ADVERTISED, ApiKey
+from tallymark.protocol.messages.k01_fetch import FetchRequestReplicaState
 from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
@@ -30,11 +31,13 @@ BATCH = encode_batch([(None, b"x", (), 1)])
 
 
 class Rule(NamedTuple):
-    """``refused``: the kind of error without the permissions; ``needs``: what is enough."""
+    """``refused``: the kind of error without the permissions; ``needs``: what is enough. Of the
+    versions up to ``latest`` the newest one is asked in."""
 
     request: Any
     refused: ResourceType
     needs: Sequence[tuple[Operation, ResourceType]]
+    latest: int = 12
 
 
 def topics(cls: Any, **fields: Any) -> tuple[Any]:
@@ -99,6 +102,45 @@ RULES: dict[str, Rule] = {
         ),
         TOPIC,
         [(O.DESCRIBE, TOPIC)],
+    ),
+    "Fetch of a follower": Rule(
+        m.FetchRequest(
+            replica_state=FetchRequestReplicaState(replica_id=1, replica_epoch=1),
+            max_wait_ms=0,
+            max_bytes=1000,
+            session_epoch=-1,
+            topics=topics(
+                m.FetchRequestTopic,
+                partitions=(m.FetchRequestPartition(partition=0, partition_max_bytes=1000),),
+            ),
+        ),
+        CLUSTER,
+        [(O.CLUSTER_ACTION, CLUSTER)],
+        latest=16,
+    ),
+    "ListOffsets of a follower": Rule(
+        m.ListOffsetsRequest(
+            replica_id=1,
+            topics=topics(
+                m.ListOffsetsRequestTopic,
+                name="secret",
+                partitions=(m.ListOffsetsRequestPartition(partition_index=0, timestamp=-1),),
+            ),
+        ),
+        CLUSTER,
+        [(O.CLUSTER_ACTION, CLUSTER)],
+    ),
+    "OffsetForLeaderEpoch of a follower": Rule(
+        m.OffsetForLeaderEpochRequest(
+            replica_id=1,
+            topics=topics(
+                m.OffsetForLeaderEpochRequestTopic,
+                topic="secret",
+                partitions=(m.OffsetForLeaderEpochRequestPartition(partition=0, leader_epoch=0),),
+            ),
+        ),
+        CLUSTER,
+        [(O.CLUSTER_ACTION, CLUSTER)],
     ),
     "Metadata": Rule(
         m.MetadataRequest(topics=topics(m.MetadataRequestTopic, name="secret")),
@@ -437,8 +479,8 @@ def grant(broker: BrokerThread, *needs: tuple[Operation, ResourceType], allow: b
     broker.call(security.change(replace))
 
 
-def version_of(request: Any) -> int:
-    return min(ADVERTISED[request.api_key][1], 12)
+def version_of(rule: Rule) -> int:
+    return min(ADVERTISED[rule.request.api_key][1], rule.latest)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -448,7 +490,7 @@ def test_refused_without_and_not_refused_with(
     rule = RULES[name]
     with client_of(broker, "ann") as ann:
         grant(broker)
-        version = version_of(rule.request)
+        version = version_of(rule)
         assert REFUSALS[rule.refused] in codes(ann.ask(rule.request, version))
         for missing in rule.needs if len(rule.needs) > 1 else ():
             grant(broker, *(need for need in rule.needs if need != missing))

@@ -100,14 +100,13 @@ class UpkeepMetrics:
 
 @dataclass(slots=True)
 class ReplicationMetrics:
-    """What the leaders on this broker did with their followers. Changes of ISRs: ``written`` by
-    kind, "shrink", "expand" or "settle" (a state that was written again, since the outcome of a
-    change was not known); ``failed`` by fate, "refused" or "unknown"."""
+    """What the leaders on this broker did with their followers."""
 
     sent_bytes: int = 0
     """Bytes of record batches in answers to followers."""
-    written: Counter[str] = field(default_factory=Counter[str])
-    failed: Counter[str] = field(default_factory=Counter[str])
+    isr_changes: Counter[str] = field(default_factory=Counter[str])
+    """By outcome: "shrink", "expand", "settle" (a state was written again, since the outcome of a
+    change was not known), "refused", "unknown"."""
 
 
 @dataclass(slots=True)

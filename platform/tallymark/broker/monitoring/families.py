@@ -22,7 +22,13 @@ from prometheus_client.core import (
     Metric,
 )
 
-from tallymark.broker.metrics.counters import BOUNDS, ApiMetrics, BrokerMetrics, UpkeepMetrics
+from tallymark.broker.metrics.counters import (
+    BOUNDS,
+    ApiMetrics,
+    BrokerMetrics,
+    ReplicationMetrics,
+    UpkeepMetrics,
+)
 from tallymark.broker.security.acl_authorizer import AclAuthorizer
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
@@ -30,6 +36,7 @@ from tallymark.errors import TABLE
 from tallymark.protocol.api import ApiKey
 
 PREFIX: Final = "tallymark_broker_"
+_ISR_OUTCOMES: Final = ("shrink", "expand", "settle", "refused", "unknown")
 _TURN: Final = 200
 """Partitions, or groups, that are read in one turn of the event loop."""
 
@@ -44,6 +51,9 @@ class Logs:
     unflushed: int = 0
     producers: int = 0
     parked: int = 0
+    replicated: int = 0
+    under_replicated: int = 0
+    below_min_isr: int = 0
     sizes: Counter[str] = field(default_factory=Counter[str])
     topics: set[str] = field(default_factory=set[str])
 
@@ -57,6 +67,7 @@ async def families(state: BrokerState) -> list[Metric]:
         *_requests(state.metrics),
         *_traffic(state.metrics),
         *_partitions(state, logs),
+        *_replication(state.metrics.replication, logs),
         *_upkeep(state.metrics.upkeep),
         *_recovery(state),
         await _groups(state),
@@ -79,6 +90,11 @@ async def _logs(state: BrokerState) -> Logs:
         found.unflushed += log.end_offset - log.recovery_point
         found.producers += len(log.producers)
         waiting |= partition.waiting
+        lead = partition.lead
+        if lead is not None:
+            found.replicated += 1
+            found.under_replicated += lead.is_under_replicated
+            found.below_min_isr += not lead.is_enough
         if number % _TURN == _TURN - 1:
             await asyncio.sleep(0)
     found.parked = len(waiting)
@@ -180,6 +196,31 @@ def _partitions(state: BrokerState, logs: Logs) -> Iterator[Metric]:
     yield _gauge("parked_fetches", "Fetches that wait for messages.", logs.parked)
     offline = state.logs.offline_dirs if state.logs is not None else {}
     yield _gauge("offline_log_dirs", "Data directories whose disk has failed.", len(offline))
+
+
+def _replication(counts: ReplicationMetrics, logs: Logs) -> Iterator[Metric]:
+    yield _gauge(
+        "replicated_partitions", "Partitions with several replicas led here.", logs.replicated
+    )
+    yield _gauge(
+        "under_replicated_partitions",
+        "Of these, those with a replica that is not in sync now.",
+        logs.under_replicated,
+    )
+    yield _gauge(
+        "below_min_isr_partitions",
+        "Of these, those that refuse acks=all: too few are in sync now.",
+        logs.below_min_isr,
+    )
+    family = CounterMetricFamily(
+        f"{PREFIX}isr_changes",
+        "Changes of ISRs that leaders here have written, or could not write; the log says why.",
+        labels=("outcome",),
+    )
+    for outcome in _ISR_OUTCOMES:
+        family.add_metric((outcome,), counts.isr_changes[outcome])
+    yield family
+    yield _counter("replica_sent_bytes", "Bytes of batches sent to followers.", counts.sent_bytes)
 
 
 def _upkeep(counts: UpkeepMetrics) -> Iterator[Metric]:

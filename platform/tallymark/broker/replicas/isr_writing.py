@@ -109,7 +109,7 @@ class IsrWriter:
             lead.answered(state)
 
     def _failed(self, wish: Wish, outcome: StateOutcome) -> None:
-        self._metrics.failed[outcome.fate.value] += 1
+        self._metrics.isr_changes[outcome.fate.value] += 1
         log.info(
             "isr not changed partition=%s isr=%s wanted=%s (%s): %s: %s",
             wish.lead.partition,
@@ -123,11 +123,11 @@ class IsrWriter:
     def _tell(self, wish: Wish, state: PartitionState) -> None:
         before, after = set(wish.before), set(state.isr)
         if before - after:
-            self._metrics.written["shrink"] += 1
+            self._metrics.isr_changes["shrink"] += 1
         if after - before:
-            self._metrics.written["expand"] += 1
+            self._metrics.isr_changes["expand"] += 1
         if before == after:
-            self._metrics.written["settle"] += 1
+            self._metrics.isr_changes["settle"] += 1
         log.info(
             "isr changed partition=%s isr=%s before=%s version=%d: %s",
             wish.lead.partition,

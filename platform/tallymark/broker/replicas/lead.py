@@ -36,12 +36,12 @@ class ReplicatedLead:
 
     __slots__ = (
         "_brokers",
-        "_copying",
         "_is_ended",
         "_now_ms",
         "_starts",
         "_was_enough",
         "_wished",
+        "copying",
         "leader",
         "partition",
     )
@@ -59,7 +59,8 @@ class ReplicatedLead:
         self._now_ms = now_ms
         self._wished = wished
         self._brokers = brokers
-        self._copying: set[Watcher] = set()
+        self.copying: set[Watcher] = set()
+        """The followers' fetches that wait for records."""
         self._starts: list[tuple[int, asyncio.Future[None]]] = []
         self._was_enough = True
         self._is_ended = False
@@ -115,15 +116,15 @@ class ReplicatedLead:
 
     def watch(self, event: Watcher) -> None:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
-        self._copying.add(event)
+        self.copying.add(event)
 
     def unwatch(self, event: Watcher) -> None:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
-        self._copying.discard(event)
+        self.copying.discard(event)
 
     def wake(self) -> None:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
-        for event in self._copying:
+        for event in self.copying:
             event.set()
 
     # --- what happens
