@@ -198,13 +198,14 @@ def test_a_partition_that_goes_before_the_answer_is_in_the_answer(
     """A batch was compressed while its partition went: asking when readers see it raises, and the
     request of the producer must have its answer all the same."""
 
-    def gone(partition: partition_module.Partition, offset: int) -> None:
+    def gone(partition: partition_module.Partition, *_: object) -> None:
         raise KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"], f"{partition} is gone")
 
     topic = fresh()
     with WireClient(ours.bootstrap_servers) as wire:
-        create(wire, topic, configs={"compression.type": "gzip"})
-        monkeypatch.setattr(partition_module.Partition, "exposed", gone)
+        late = {"compression.type": "gzip", "flush.before.expose": "true"}
+        create(wire, topic, configs=late)
+        monkeypatch.setattr(partition_module.Partition, "when_exposed", gone)
         answer = produce(wire, topic, batch_of("none", 50_000))
     assert answer.error_code == CODES["NOT_LEADER_OR_FOLLOWER"]
 
