@@ -199,9 +199,9 @@ def read_topic(address: str, topic: str) -> Iterator[Seen]:
 
 
 def validate(
-    address: str, topic: str, writers: Sequence[Writer], data: Path, *, compacted: bool = False
+    address: str, topic: str, writers: Sequence[Writer], *data: Path, compacted: bool = False
 ) -> Outcome:
-    """Compare a topic with what its writers know. ``data`` is the broker's data folder, looked
+    """Compare a topic with what its writers know. ``data`` are the brokers' data folders, looked
     through for what is missing. ``compacted``: only the last message of each key must be there."""
     seen = list(read_topic(address, topic))
     acked = [one for writer in writers for one in writer.acked]
@@ -248,13 +248,14 @@ def _last_of_keys(acked: Sequence[Acked], writers: Sequence[Writer]) -> list[Ack
     return found
 
 
-def _missing(one: Acked, seen: Sequence[Seen], data: Path) -> str:
+def _missing(one: Acked, seen: Sequence[Seen], data: Sequence[Path]) -> str:
     """A line for a message that is gone: where it was last seen, and what is there now."""
     instead = next((other for other in seen if other.offset == one.offset), None)
     needle = f"{one.writer}:{one.number}:".encode()
     files = [
-        path.name
-        for path in sorted((data / f"{one.topic}-{one.partition}").glob("*.log*"))
+        f"{folder.parent.name}/{path.name}"
+        for folder in data
+        for path in sorted((folder / f"{one.topic}-{one.partition}").glob("*.log*"))
         if needle in path.read_bytes()
     ]
     return (

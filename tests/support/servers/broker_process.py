@@ -1,4 +1,4 @@
-"""``tallymark broker`` as a process of its own, without ZooKeeper, to be looked at and killed."""
+"""``tallymark broker`` as a process of its own, to be looked at and killed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from tallymark.testing.zookeeper import free_port
 
 class BrokerProcess:
     """A broker with its data and its log below ``folder``; the same port at every start.
-    ``settings`` are Kafka's names; ``{port}`` in a value is the port. As a context manager it
-    leaves nothing running."""
+    ``settings`` are Kafka's names; ``{port}`` in a value is the port. ``zookeeper`` is the address
+    and chroot of its cluster; "" for a broker without one. As a context manager it leaves nothing
+    running."""
 
-    def __init__(self, folder: Path, **settings: object) -> None:
+    def __init__(
+        self, folder: Path, *, zookeeper: str = "", node_id: int = 0, **settings: object
+    ) -> None:
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.data = folder / "data"
@@ -31,8 +34,9 @@ class BrokerProcess:
             for name, value in settings.items()
         ]
         self._command = [
-            *(sys.executable, "-m", "tallymark", "broker", "--no-zookeeper"),
-            *("--data", str(self.data), "--port", str(self.port), *extra),
+            *(sys.executable, "-m", "tallymark", "broker"),
+            f"--set=zookeeper.connect={zookeeper}" if zookeeper else "--no-zookeeper",
+            *("--id", str(node_id), "--data", str(self.data), "--port", str(self.port), *extra),
         ]
 
     def start(self, seconds: float = 30, descriptors: int | None = None) -> None:
@@ -59,6 +63,14 @@ class BrokerProcess:
         assert process is not None
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0, self.log.read_text()[-5000:]
+
+    def pause(self) -> None:
+        """``SIGSTOP``: it is there, and does nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """The end of :meth:`pause`."""
+        os.kill(self.pid, signal.SIGCONT)
 
     @property
     def pid(self) -> int:
