@@ -1,8 +1,8 @@
 """Begins and cancels moves of replicas for an operator (KIP-455), from any broker.
 
-:mod:`tallymark.replication.reassignment` decides each move from the nodes as they are; it is written
-by compare-and-set, so it needs no controller. The controller completes it. Where another writer was
-faster, the nodes are read and the move is decided again.
+:mod:`tallymark.replication.reassignment` decides each move from the nodes. The move is written
+by compare-and-set, so no controller is needed; the controller completes it. Where another writer
+was faster, the nodes are read and the move is decided again.
 """
 
 from __future__ import annotations
