@@ -17,13 +17,13 @@ from tallymark.testing.zookeeper import free_port
 
 class BrokerProcess:
     """A broker with its data and its log below ``folder``; the same port at every start.
-    ``settings`` are Kafka's names; ``{port}`` in a value is the port. ``zookeeper`` is the address
-    and chroot of its cluster; "" for a broker without one. As a context manager it leaves nothing
-    running."""
+    ``settings`` are Kafka's names; ``{port}`` in a value is the port. As a context manager it
+    leaves nothing running."""
 
-    def __init__(
-        self, folder: Path, *, zookeeper: str = "", node_id: int = 0, **settings: object
-    ) -> None:
+    cluster: tuple[str, ...] = ("--no-zookeeper",)
+    """What the command says of its cluster."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.data = folder / "data"
@@ -35,8 +35,7 @@ class BrokerProcess:
         ]
         self._command = [
             *(sys.executable, "-m", "tallymark", "broker"),
-            f"--set=zookeeper.connect={zookeeper}" if zookeeper else "--no-zookeeper",
-            *("--id", str(node_id), "--data", str(self.data), "--port", str(self.port), *extra),
+            *("--data", str(self.data), "--port", str(self.port), *extra),
         ]
 
     def start(self, seconds: float = 30, descriptors: int | None = None) -> None:
@@ -45,7 +44,8 @@ class BrokerProcess:
         limit = [] if descriptors is None else ["prlimit", f"--nofile={descriptors}:{descriptors}"]
         with self.log.open("ab") as log:
             begin = log.tell()
-            self._process = subprocess.Popen([*limit, *self._command], stdout=log, stderr=log)
+            command = [*limit, *self._command, *self.cluster]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + seconds
         while f"ready {self.address}".encode() not in self._log_from(begin):
             assert self._process.poll() is None, self.log.read_text()[-5000:]

@@ -40,14 +40,12 @@ class ReplicatedCluster:
             "group_initial_rebalance_delay_ms": 100,
         }
         self.brokers = {
-            node_id: BrokerProcess(
-                folder / f"broker-{node_id}",
-                zookeeper=self.connect,
-                node_id=node_id,
-                **(fixed | settings),
-            )
+            node_id: BrokerProcess(folder / f"broker-{node_id}", **(fixed | settings))
             for node_id in range(1, count + 1)
         }
+        for node_id, broker in self.brokers.items():
+            zookeeper_at = f"--set=zookeeper.connect={self.connect}"
+            broker.cluster = ("--id", str(node_id), zookeeper_at)
         self._stack = contextlib.ExitStack()
 
     @property
