@@ -122,7 +122,7 @@ class World:
 
     def parts(self, count: int) -> tuple[PartitionImage, ...]:
         leaders = [self.random.randrange(3) for _ in range(count)]
-        return tuple(PartitionImage(leader, 0, (leader,), (leader,)) for leader in leaders)
+        return tuple(PartitionImage.of(leader, 0, (leader,), (leader,)) for leader in leaders)
 
     def configs(self) -> dict[str, str]:
         return {"flush.messages": str(self.random.randint(1, 9))}
@@ -167,7 +167,7 @@ def test_commits_on_a_deleted_topic_go_before_anybody_can_commit_on_the_next_one
     """They went after the files, which takes a while, and never where a file would not go: a topic
     created again under the name was in force by then, and commits on it went too."""
     world = World(0)
-    ours = (PartitionImage(ME, 0, (ME,), (ME,)),)
+    ours = (PartitionImage.of(ME, 0, (ME,), (ME,)),)
     old, new = (TopicImage("t", uuid.uuid4(), ours, {"flush.messages": "1"}) for _ in range(2))
     world.apply(world.image.with_topic(old))
     forgotten: list[str] = []
@@ -187,7 +187,7 @@ def test_a_lost_log_is_a_new_epoch() -> None:
     """Its disk was exchanged: what readers had read in the old epoch is gone."""
     world = World(0)
     topic = TopicImage(
-        "t", uuid.uuid4(), (PartitionImage(ME, 0, (ME,), (ME,)),), {"flush.messages": "1"}
+        "t", uuid.uuid4(), (PartitionImage.of(ME, 0, (ME,), (ME,)),), {"flush.messages": "1"}
     )
     world.apply(world.image.with_topic(topic))
     assert world.told.epochs == {("t", 0): 0}
@@ -201,7 +201,7 @@ def test_a_partition_on_a_disk_that_is_away_is_not_begun_anew_on_another() -> No
     """The flow: one of two disks does not come up. Empty logs on the other would take its place,
     consumers would start again at 0, and with the disk back there would be two of each."""
     world = World(0)
-    ours = PartitionImage(ME, 0, (ME,), (ME,))
+    ours = PartitionImage.of(ME, 0, (ME,), (ME,))
     topic = TopicImage("t", uuid.uuid4(), (ours, ours), {"flush.messages": "1"})
     world.apply(world.image.with_topic(topic))
     world.manager.close()
@@ -221,7 +221,7 @@ def test_logs_of_topics_deleted_while_the_broker_was_away_go_and_no_others() -> 
     """A broker was down while a topic was deleted. Its log stayed on the disk for good: nothing
     told such a topic from one that ZooKeeper had lost."""
     world = World(0)
-    ours = PartitionImage(ME, 0, (ME,), (ME,))
+    ours = PartitionImage.of(ME, 0, (ME,), (ME,))
     kept, gone, lost, again = (
         TopicImage(name, uuid.uuid4(), (ours,), {"flush.messages": "1"})
         for name in ("kept", "gone", "lost", "again")
@@ -230,7 +230,7 @@ def test_logs_of_topics_deleted_while_the_broker_was_away_go_and_no_others() -> 
         world.apply(world.image.with_topic(topic))
     world.manager.close()
     world.told.deleted = {gone.topic_id, again.topic_id}
-    elsewhere = PartitionImage(1, 0, (1,), (1,))
+    elsewhere = PartitionImage.of(1, 0, (1,), (1,))
     world.image = replace(
         world.image,
         topics={
@@ -246,7 +246,7 @@ def test_logs_of_topics_deleted_while_the_broker_was_away_go_and_no_others() -> 
 
 def test_a_list_of_deleted_topics_is_kept_while_a_disk_is_away() -> None:
     world = World(0)
-    ours = PartitionImage(ME, 0, (ME,), (ME,))
+    ours = PartitionImage.of(ME, 0, (ME,), (ME,))
     topic = TopicImage("gone", uuid.uuid4(), (ours, ours), {"flush.messages": "1"})
     world.apply(world.image.with_topic(topic))
     world.manager.close()

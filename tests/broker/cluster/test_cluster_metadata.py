@@ -165,7 +165,7 @@ def test_brokers_without_the_listener_are_not_told(tmp_path: Path, version: int,
         state = state_of(running)
         image = state.image
         other = BrokerImage(7, {"OUTSIDE": Endpoint("far", 9094, "SASL_SSL")})
-        theirs = PartitionImage(7, 0, (7,), (7,))
+        theirs = PartitionImage.of(7, 0, (7,), (7,))
         topic = image.topics["t"]
         seen = replace(image, brokers={**image.brokers, 7: other})
         state.partitions.image = seen.with_topic(

@@ -8,8 +8,9 @@ from starts import Disk, info, register
 
 from tallymark.coordination import BrokerInfo, TopicWriter, ZooKeeper, paths
 from tallymark.coordination.cluster.broker_notes import BrokerNotes
-from tallymark.coordination.replicas.picture import Defaults, PictureReader
+from tallymark.coordination.replicas.picture import PictureReader
 from tallymark.replication.model import Assignment, BrokerView
+from tallymark.replication.topic_settings import TopicSettings
 
 
 def test_partitions_have_the_settings_of_their_topic(zookeeper: ZooKeeper) -> None:
@@ -20,7 +21,7 @@ def test_partitions_have_the_settings_of_their_topic(zookeeper: ZooKeeper) -> No
     writer.configure("a", settings)
     odd = {"min.insync.replicas": "9" * 5000, "unclean.leader.election.enable": "maybe"}
     writer.configure("odd", odd)
-    views = PictureReader(zookeeper, Defaults(min_insync=3)).views()
+    views = PictureReader(zookeeper, TopicSettings(min_insync=3)).views()
     assert {key: (view.min_insync, view.unclean_allowed) for key, view in views.items()} == {
         ("a", 0): (2, True),
         ("b", 0): (3, False),

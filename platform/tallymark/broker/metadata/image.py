@@ -12,17 +12,36 @@ from uuid import UUID
 
 from tallymark.broker.settings.listeners import Endpoint
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
-from tallymark.replication.model import NO_LEADER
+from tallymark.replication.features import Finalized, Levels, Supported
+from tallymark.replication.model import (
+    NO_LEADER,
+    UNKNOWN_EPOCH,
+    Assignment,
+    BrokerView,
+    PartitionState,
+    PartitionView,
+)
+from tallymark.replication.topic_settings import DEFAULTS, TopicSettings, settings_of
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
     """A live broker and its addresses for clients: advertised endpoints by the listener's name; the
-    first one is used where no listener is named. ``rack`` is "" for none."""
+    first one is used where no listener is named. ``rack`` is "" for none. ``epoch`` is the broker
+    epoch of its registration, -1 where it has none. ``leaving``: it wants to stop.
+    ``features`` are the levels that it supports."""
 
     node_id: int
     endpoints: Mapping[str, Endpoint]
     rack: str = ""
+    epoch: int = UNKNOWN_EPOCH
+    leaving: bool = False
+    features: Supported = field(default_factory=dict[str, Levels])
+
+    @property
+    def view(self) -> BrokerView:
+        """The broker as replication sees it."""
+        return BrokerView(self.node_id, self.epoch, self.rack, self.leaving)
 
     def at(self, listener: str = "") -> Endpoint | None:
         """The endpoint of the listener of that name ("": the first one); None where the broker has
@@ -33,12 +52,34 @@ class BrokerImage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """``leader`` is -1 while there is none; the epoch counts its changes."""
+    """The state node of a partition as it was read last, and its replicas. ``leader`` is -1 while
+    there is none; the epoch counts its changes."""
 
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
+    state: PartitionState
+    assignment: Assignment
+
+    @classmethod
+    def of(
+        cls, leader: int, leader_epoch: int, replicas: tuple[int, ...], isr: tuple[int, ...]
+    ) -> PartitionImage:
+        """A partition that nothing more is known of."""
+        return cls(PartitionState(leader, leader_epoch, isr), Assignment(replicas))
+
+    @property
+    def leader(self) -> int:
+        return self.state.leader
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.state.leader_epoch
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        return self.assignment.replicas
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.state.isr
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +96,42 @@ class TopicImage:
         """Whether metadata responses mark the topic as internal."""
         return self.name == OFFSETS_TOPIC
 
+    def with_states(self, states: Mapping[int, PartitionState]) -> TopicImage:
+        """The topic with these states of some partitions."""
+        partitions = list(self.partitions)
+        for index, state in states.items():
+            partitions[index] = replace(partitions[index], state=state)
+        return replace(self, partitions=tuple(partitions))
+
+    def view_of(self, partition: int, defaults: TopicSettings = DEFAULTS) -> PartitionView:
+        """The partition as replication sees it; ``defaults`` are the broker's settings, for what
+        the topic does not set itself."""
+        one, settings = self.partitions[partition], settings_of(self.configs, defaults)
+        return PartitionView(
+            one.assignment, one.state, settings.min_insync, settings.unclean_allowed
+        )
+
 
 @dataclass(frozen=True)
 class MetadataImage:
-    """The image. ``controller_id`` is -1 while there is none."""
+    """The image. ``controller_id`` is -1 while there is none. ``features`` are the levels in
+    force."""
 
     cluster_id: str
     controller_id: int = NO_LEADER
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict[int, BrokerImage])
     topics: Mapping[str, TopicImage] = field(default_factory=dict[str, TopicImage])
+    features: Finalized = field(default_factory=Finalized)
 
     @cached_property
     def names_by_id(self) -> Mapping[UUID, str]:
         """Topic id -> name."""
         return {topic.topic_id: topic.name for topic in self.topics.values()}
+
+    @cached_property
+    def ids_by_name(self) -> Mapping[str, UUID]:
+        """Topic -> its id."""
+        return {topic.name: topic.topic_id for topic in self.topics.values()}
 
     @cached_property
     def names_for_metrics(self) -> Mapping[str, str]:
@@ -79,6 +142,11 @@ class MetadataImage:
     def leader_of(self, partition: PartitionImage) -> int:
         """The leader if it is alive, else -1."""
         return partition.leader if partition.leader in self.brokers else NO_LEADER
+
+    @cached_property
+    def views(self) -> Mapping[int, BrokerView]:
+        """The live brokers as replication sees them."""
+        return {node_id: broker.view for node_id, broker in self.brokers.items()}
 
     def load(self) -> Mapping[int, int]:
         """How many partitions each live broker has."""

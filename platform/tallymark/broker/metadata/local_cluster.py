@@ -23,12 +23,15 @@ from typing import Any, Final
 from tallymark.broker.metadata.assignment import grow, place
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.metadata.leader_epoch import next_epoch
-from tallymark.broker.metadata.port import LeadershipClaim, OnChange
+from tallymark.broker.metadata.port import LeadershipClaim, OnChange, StateOutcome
 from tallymark.broker.metadata.topic_names import check_collision
 from tallymark.coordination.cluster.cluster_id import new_cluster_id
+from tallymark.coordination.replicas.writing import Fate
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.disk.files import Files, write_file
 from tallymark.log.disk.partition_folder import parse_folder
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.model import ChangeState, PartitionState
 
 TOPICS_FILE: Final = "topics.json"
 PRODUCER_IDS_FILE: Final = "producer-ids.json"
@@ -143,6 +146,31 @@ class LocalCluster:
         """The logs store the epochs; a partition begins with epoch 0."""
         return [next_epoch(max(c.log_epoch, 0), c.log_epoch, intact=c.intact) for c in claims]
 
+    async def write_states(self, changes: Sequence[ChangeState]) -> Sequence[StateOutcome]:
+        """Refused: each partition has one replica, whose ISR does not change."""
+        states = await self.read_states([change.partition for change in changes])
+        return [
+            StateOutcome(
+                change,
+                Fate.REFUSED,
+                states.get(change.partition),
+                {},
+                "a broker without ZooKeeper has one replica of each partition",
+            )
+            for change in changes
+        ]
+
+    async def read_states(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, PartitionState]:
+        """Those of the image."""
+        topics = self._image.topics
+        return {
+            (name, index): topics[name].partitions[index].state
+            for name, index in partitions
+            if name in topics and index < len(topics[name].partitions)
+        }
+
     async def next_producer_id(self) -> int:
         """From a block whose end is on the disk before its first id is given out."""
         async with self._changing:
@@ -186,7 +214,7 @@ def _led_by(topic: TopicImage, node_id: int) -> TopicImage:
 
 
 def _led(replicas: Sequence[tuple[int, ...]]) -> tuple[PartitionImage, ...]:
-    return tuple(PartitionImage(r[0], 0, r, r) for r in replicas)
+    return tuple(PartitionImage.of(r[0], 0, r, r) for r in replicas)
 
 
 def _stored(image: MetadataImage) -> dict[str, Any]:
@@ -202,7 +230,7 @@ def _stored(image: MetadataImage) -> dict[str, Any]:
 
 
 def _image(stored: dict[str, Any], path: str) -> MetadataImage:
-    nobody = PartitionImage(-1, 0, (), ())
+    nobody = PartitionImage.of(-1, 0, (), ())
     try:
         topics = {
             name: TopicImage(

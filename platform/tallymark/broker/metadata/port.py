@@ -74,7 +74,7 @@ class StateWriter(Protocol):
         ...
 
 
-class Cluster(Protocol):
+class Cluster(StateWriter, Protocol):
     """Decides and stores topics, leaders and producer ids. Methods raise KafkaError."""
 
     async def cluster_id(self) -> str:

@@ -24,8 +24,9 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
-from tallymark.broker.metadata.port import LeadershipClaim, OnChange
+from tallymark.broker.metadata.port import LeadershipClaim, OnChange, StateOutcome
 from tallymark.broker.metadata.zookeeper_registration import Registration
+from tallymark.broker.metadata.zookeeper_states import ZooKeeperStates
 from tallymark.broker.metadata.zookeeper_view import ZooKeeperView
 from tallymark.coordination import (
     CoordinationError,
@@ -39,6 +40,8 @@ from tallymark.coordination import (
 from tallymark.coordination.cluster.restricting import restrict_nodes
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
 from tallymark.log import Files
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.model import ChangeState, PartitionState
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -84,6 +87,9 @@ class ZooKeeperCluster:
         self._watches: list[Watch] = []
         self._task: asyncio.Task[None] | None = None
         self._on_change: OnChange | None = None
+        self._states = ZooKeeperStates(zookeeper, now_ms, threads)
+        self._topic_ids: Mapping[str, uuid.UUID] = {}
+        """Of the last image that was applied."""
         self._stopping = False
 
     async def cluster_id(self) -> str:
@@ -103,7 +109,7 @@ class ZooKeeperCluster:
         other brokers have the new epochs when they see this one. UserError: our id is in use."""
         self._on_change = on_change
         await self._run(lambda: self._registration.check_free(me))
-        await on_change(await self._run(self._view.read))
+        await self._apply(await self._run(self._view.read))
         await self._run(lambda: self._registration.register(me, self._lost_our_id))
         self._watches += await self._run(lambda: self._view.watch(self._changed))
         await self.refresh()
@@ -114,8 +120,7 @@ class ZooKeeperCluster:
         """Read the state and apply it; the returned image is not older than the call."""
         async with self._refreshing:
             image = await self._run(self._view.read_in_office)
-            assert self._on_change is not None, "join() comes first"
-            await self._on_change(image)
+            await self._apply(image)
             return image
 
     async def create_topic(
@@ -184,6 +189,16 @@ class ZooKeeperCluster:
                 self._ids = list(reversed(block))
             return self._ids.pop()
 
+    async def write_states(self, changes: Sequence[ChangeState]) -> Sequence[StateOutcome]:
+        """See :class:`~tallymark.broker.metadata.port.StateWriter`."""
+        return await self._states.write(changes, self._topic_ids)
+
+    async def read_states(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, PartitionState]:
+        """See :class:`~tallymark.broker.metadata.port.StateWriter`."""
+        return await self._states.read(partitions, self._topic_ids)
+
     async def retire(self) -> None:
         """Unregister and resign as controller; without a connection this does nothing."""
         if self._stopping:
@@ -209,6 +224,7 @@ class ZooKeeperCluster:
                 watch.cancel()
             self._zookeeper.close()
 
+        await self._states.close()
         await self._run(close)
         self._thread.shutdown()
 
@@ -254,6 +270,11 @@ class ZooKeeperCluster:
                 log.warning("the image of the cluster stays as it is: %s", error)
             except TallymarkError as error:
                 log.error("the image of the cluster cannot be read: %s", error)
+
+    async def _apply(self, image: MetadataImage) -> None:
+        assert self._on_change is not None, "join() comes first"
+        await self._on_change(image)
+        self._topic_ids = image.ids_by_name
 
     async def _refreshed(self) -> MetadataImage:
         try:

@@ -1,14 +1,15 @@
 """Reads the cluster's image from ZooKeeper, and makes a broker's changes there. All of it blocks.
 
-The first image reads everything; each later one reads the live brokers and the topics that the
-changes name (:mod:`tallymark.coordination.topics.changes`).
+The first image reads everything; each later one reads the live brokers, the topics that the changes
+name (:mod:`tallymark.coordination.topics.changes`), and of those of which only the state of some
+partitions has changed the states of these.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from tallymark.broker.metadata.assignment import grow, place
@@ -36,12 +37,16 @@ from tallymark.coordination import (
     ZooKeeper,
     paths,
 )
+from tallymark.coordination.cluster.broker_notes import BrokerNotes
 from tallymark.coordination.cluster.cluster_id import cluster_id
+from tallymark.coordination.cluster.feature_levels import read_features
 from tallymark.coordination.session.errors import MalformedNodeError
 from tallymark.coordination.session.nodes import Node
 from tallymark.coordination.topics.deleted import DeletedTopics
 from tallymark.coordination.topics.registry import decode_topic
 from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.features import REPLICATION, Finalized
 from tallymark.replication.model import NO_LEADER, PartitionState
 
 log = logging.getLogger(__name__)
@@ -56,6 +61,7 @@ class ZooKeeperView:
         self._topics = TopicRegistry(zookeeper)
         self._writer = TopicWriter(zookeeper)
         self._changes = ChangeReader(zookeeper)
+        self._notes = BrokerNotes(zookeeper)
         self._configs = TopicConfigs(zookeeper)
         self._deleted = DeletedTopics(zookeeper, node_id)
         self._election = ControllerElection(zookeeper, node_id, now_ms)
@@ -68,30 +74,66 @@ class ZooKeeperView:
     def read(self) -> MetadataImage:
         """The current image; topics that have not changed are the same objects as before."""
         identity = self.check_identity()
-        touched = self._changes.unseen()
-        before = self._image.topics
-        topics: Mapping[str, TopicImage]
-        if touched is None:
-            names = self._topics.names()
-            found = self._read_topics(names)
-            topics = {n: before[n] if before.get(n) == t else t for n, t in found.items()}
-            topics |= self._unreadable(names, found)
-        elif touched:
-            kept = {name: topic for name, topic in before.items() if name not in touched}
-            found = self._read_topics(touched)
-            topics = {**kept, **found, **self._unreadable(touched, found)}
-        else:
-            topics = before
+        features = self._features()
+        topics = self._topics_now()
+        leaving = self._notes.leaving() if features.level(REPLICATION) > 0 else {}
         brokers = {
-            info.id: _broker(info)
+            info.id: _broker(info, leaving.get(info.id))
             for info in self._brokers.brokers(malformed=self._topics.malformed).values()
         }
         controller = self._controller.broker_id if self._controller else NO_LEADER
-        image = MetadataImage(identity, controller, brokers, topics)
+        image = MetadataImage(identity, controller, brokers, topics, features)
         self._changes.done()
-        if touched or image != self._image:
+        if topics is not self._image.topics or image != self._image:
             self._image = image
         return self._image
+
+    def _features(self) -> Finalized:
+        """The levels in force; as they were while their node cannot be read."""
+        try:
+            return read_features(self._zookeeper)
+        except MalformedNodeError as error:
+            self._topics.malformed.left_out(error.path, error)
+            return self._image.features
+
+    def _topics_now(self) -> Mapping[str, TopicImage]:
+        """As they are now; the same mapping as before where nothing has changed."""
+        changed, before = self._changes.unseen_changes(), self._image.topics
+        if changed is None:
+            names = self._topics.names()
+            found = self._read_topics(names)
+            topics = {n: before[n] if before.get(n) == t else t for n, t in found.items()}
+            return topics | self._unreadable(names, found)
+        if not changed.topics and not changed.partitions:
+            return before
+        whole, topics = set(changed.topics), dict(before)
+        topics |= self._with_states(changed.partitions, whole)
+        if whole:
+            found = self._read_topics(whole)
+            kept = {name: topic for name, topic in topics.items() if name not in whole}
+            topics = {**kept, **found, **self._unreadable(whole, found)}
+        return topics
+
+    def _with_states(
+        self, partitions: Set[TopicPartition], whole: set[str]
+    ) -> dict[str, TopicImage]:
+        """The topics of these partitions with the states that they have now. Those of which a
+        partition is new, or has no state, must be read as a whole: they come into ``whole``. A
+        partition whose state cannot be read stays as it was."""
+        before, parts = self._image.topics, dict[str, dict[int, PartitionState]]()
+        found, malformed = self._topics.readable_states(sorted(partitions))
+        for name, index in partitions:
+            if name not in before or index >= len(before[name].partitions):
+                whole.add(name)
+            elif (name, index) in found:
+                parts.setdefault(name, {})[index] = found[name, index]
+            elif (name, index) not in malformed:
+                whole.add(name)
+        return {
+            name: before[name].with_states(states)
+            for name, states in parts.items()
+            if name not in whole
+        }
 
     def check_identity(self) -> str:
         """The cluster's id. UserError where it differs from that of the first call: ZooKeeper has
@@ -168,9 +210,20 @@ class ZooKeeperView:
             return found
 
     def _read_rest(self, assignments: Mapping[str, TopicAssignment]) -> dict[str, TopicImage]:
-        states = self._topics.states(list(assignments.values()))
+        keys = [(name, at) for name, each in assignments.items() for at in sorted(each.assignment)]
+        states, malformed = self._topics.readable_states(keys)
+        for name, index in malformed:
+            last = self._last_state(assignments[name], index)
+            states |= {(name, index): last} if last else {}
         configs = self._configs.get_many(list(assignments))
         return {name: _topic(each, states, configs[name]) for name, each in assignments.items()}
+
+    def _last_state(self, topic: TopicAssignment, index: int) -> PartitionState | None:
+        """What was read before of a partition whose state cannot be read now."""
+        before = self._image.topics.get(topic.name)
+        if before is None or before.topic_id != topic.topic_id or index >= len(before.partitions):
+            return None
+        return before.partitions[index].state
 
     # -- changing -----------------------------------------------------------------------------
 
@@ -275,23 +328,24 @@ def _not_ours(key: tuple[str, int], why: str) -> KafkaError:
     return KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"], f"{key[0]}-{key[1]}: {why}")
 
 
-def _broker(info: BrokerInfo) -> BrokerImage:
+def _broker(info: BrokerInfo, leaving: int | None) -> BrokerImage:
+    """``leaving`` is the epoch in which the broker said that it wants to stop, None: it did not."""
     endpoints = {
         each.name: Endpoint(each.host, each.port, each.protocol) for each in info.listeners
     }
-    return BrokerImage(info.id, endpoints, info.rack)
+    return BrokerImage(
+        info.id, endpoints, info.rack, info.epoch, leaving == info.epoch, info.features
+    )
 
 
 def _topic(
     assignment: TopicAssignment,
-    states: Mapping[tuple[str, int], PartitionState],
+    states: Mapping[TopicPartition, PartitionState],
     configs: Mapping[str, str],
 ) -> TopicImage:
     nobody = PartitionState(NO_LEADER, 0, ())
-    partitions: list[PartitionImage] = []
-    for index, replicas in sorted(assignment.assignment.items()):
-        state = states.get((assignment.name, index), nobody)
-        partitions.append(
-            PartitionImage(state.leader, state.leader_epoch, tuple(replicas), state.isr)
-        )
+    partitions = [
+        PartitionImage(states.get((assignment.name, index), nobody), assignment.of(index))
+        for index in sorted(assignment.assignment)
+    ]
     return TopicImage(assignment.name, assignment.topic_id, tuple(partitions), dict(configs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tallymark.coordination import paths
 from tallymark.coordination.cluster.broker_epochs import check_epoch, epochs_of
@@ -28,6 +29,14 @@ class Facts:
     states: Mapping[TopicPartition, PartitionState | str]
     topics: Mapping[str, TopicAssignment | str]
     epochs: Mapping[int, int]
+
+    def state_of(self, partition: TopicPartition) -> PartitionState | None:
+        """None where it was not read, or cannot be used."""
+        found = self.states.get(partition)
+        return found if isinstance(found, PartitionState) else None
+
+
+NOTHING_READ: Final = Facts({}, {}, {})
 
 
 def read_facts(zookeeper: ZooKeeper, changes: Sequence[Change]) -> Facts:
@@ -77,10 +86,20 @@ def refusal(change: Change, facts: Facts) -> str | None:
             return "the partition is gone"
         found = topic.of(change.partition[1])
         return None if found == change.before else f"its replicas are {list(found.replicas)} by now"
-    for broker, epoch in sorted(change.joining.items()):
-        if facts.epochs.get(broker) != epoch:
-            return f"broker {broker} has started again, and may not join with what it had before"
+    for broker in sorted(stale_of(change, facts)):
+        return f"broker {broker} has started again, and may not join with what it had before"
     return None
+
+
+def stale_of(change: Change, facts: Facts) -> Mapping[int, int]:
+    """Those that were to join in an epoch that is over; of facts that were read for the change."""
+    if not isinstance(change, ChangeState) or facts is NOTHING_READ:
+        return {}
+    return {
+        broker: epoch
+        for broker, epoch in change.joining.items()
+        if facts.epochs.get(broker) != epoch
+    }
 
 
 def is_at_once(change: Change, facts: Facts) -> bool:

@@ -7,8 +7,7 @@ it is reported once. Everything else goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
 
 from tallymark.coordination import paths
 from tallymark.coordination.cluster.broker_notes import BrokerNotes
@@ -16,28 +15,18 @@ from tallymark.coordination.cluster.brokers import BrokerInfo, BrokerRegistry
 from tallymark.coordination.session.errors import MalformedNodeError
 from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.coordination.topics import configs
-from tallymark.coordination.topics.registry import TopicRegistry, decode_state
+from tallymark.coordination.topics.registry import TopicRegistry
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.model import BrokerView, PartitionState, PartitionView
-
-_MIN_INSYNC: Final = "min.insync.replicas"
-_UNCLEAN: Final = "unclean.leader.election.enable"
-
-
-@dataclass(frozen=True, slots=True)
-class Defaults:
-    """What holds for topics without a setting of their own."""
-
-    min_insync: int = 1
-    unclean_allowed: bool = False
+from tallymark.replication.topic_settings import DEFAULTS, TopicSettings, settings_of
 
 
 class PictureReader:
     """Reads the parts of a picture. Raises the session's errors only."""
 
-    def __init__(self, zookeeper: ZooKeeper, defaults: Defaults | None = None) -> None:
+    def __init__(self, zookeeper: ZooKeeper, defaults: TopicSettings = DEFAULTS) -> None:
         self._zookeeper = zookeeper
-        self._defaults = defaults or Defaults()
+        self._defaults = defaults
         self._topics = TopicRegistry(zookeeper)
         self._registry = BrokerRegistry(zookeeper)
         self._notes = BrokerNotes(zookeeper)
@@ -66,19 +55,7 @@ class PictureReader:
 
     def states(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
         """The states of partitions; those without one that can be read are left out."""
-        wanted = list(keys)
-        places = [paths.partition_state(*key) for key in wanted]
-        found: dict[TopicPartition, PartitionState] = {}
-        for key, path, node in zip(wanted, places, self._zookeeper.read_many(places), strict=True):
-            if node is None:
-                continue
-            try:
-                found[key] = decode_state(path, node.data, node.version)
-            except MalformedNodeError as error:
-                self._malformed.left_out(path, error)
-            else:
-                self._malformed.fine(path)
-        return found
+        return self._topics.readable_states(list(keys))[0]
 
     def brokers(
         self, is_refused: Callable[[BrokerInfo], bool]
@@ -101,7 +78,7 @@ class PictureReader:
                 self._notes.clear(broker)
         return views, frozenset(suspects)
 
-    def _settings(self, names: list[str]) -> Mapping[str, Defaults]:
+    def _settings(self, names: list[str]) -> Mapping[str, TopicSettings]:
         """Of each topic. One whose node cannot be read is left out: its ISRs could shrink below its
         own minimum."""
         places = [paths.topic_config(name) for name in names]
@@ -110,19 +87,10 @@ class PictureReader:
             if node is None:
                 continue
             try:
-                found[name] = self._of(configs.decode(path, node.data))
+                found[name] = settings_of(configs.decode(path, node.data), self._defaults)
             except MalformedNodeError as error:
                 del found[name]
                 self._malformed.left_out(path, error)
             else:
                 self._malformed.fine(path)
         return found
-
-    def _of(self, config: Mapping[str, str]) -> Defaults:
-        """A value that is no number is the default: setting it is refused elsewhere."""
-        least = config.get(_MIN_INSYNC, "")
-        unclean = config.get(_UNCLEAN, "").lower()
-        return Defaults(
-            int(least) if least.isdecimal() and len(least) < 6 else self._defaults.min_insync,
-            unclean == "true" if unclean in ("true", "false") else self._defaults.unclean_allowed,
-        )

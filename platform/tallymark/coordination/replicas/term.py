@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tallymark.coordination.cluster.brokers import BrokerInfo
 from tallymark.coordination.cluster.controller import Controller
-from tallymark.coordination.replicas.picture import Defaults, PictureReader
+from tallymark.coordination.replicas.picture import PictureReader
 from tallymark.coordination.replicas.writing import Fate, Outcome, ReplicaWriter
 from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.coordination.topics.changes import ChangeReader
@@ -35,6 +35,7 @@ from tallymark.replication.changes import settled
 from tallymark.replication.election import Tails
 from tallymark.replication.model import Change, PartitionView, Picture
 from tallymark.replication.planner import plan
+from tallymark.replication.topic_settings import DEFAULTS, TopicSettings
 
 Asking: TypeAlias = Callable[
     [Mapping[TopicPartition, PartitionView], Mapping[TopicPartition, tuple[int, ...]]],
@@ -70,7 +71,7 @@ class Term:
         ask: Asking,
         is_refused: IsRefused,
         now_ms: Callable[[], int],
-        defaults: Defaults | None = None,
+        defaults: TopicSettings = DEFAULTS,
     ) -> None:
         assert controller.fence is not None, "another session is the controller"
         self._fence = controller.fence

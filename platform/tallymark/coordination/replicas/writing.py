@@ -19,12 +19,20 @@ next decision. After an unknown outcome nothing more is sent in the same call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
-from tallymark.coordination.replicas.facts import Facts, is_at_once, read_facts, refusal, steps_of
+from tallymark.coordination.replicas.facts import (
+    NOTHING_READ,
+    Facts,
+    is_at_once,
+    read_facts,
+    refusal,
+    stale_of,
+    steps_of,
+)
 from tallymark.coordination.session.errors import (
     BadVersionError,
     CoordinationError,
@@ -37,7 +45,7 @@ from tallymark.coordination.topics.changes import change_of_states
 from tallymark.errors import ClosedError, ConnectError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.changes import batches
-from tallymark.replication.model import Change, ChangeAssignment
+from tallymark.replication.model import Change, ChangeAssignment, PartitionState
 from tallymark.replication.telling import Telling
 
 MOST_BYTES: Final = 900_000
@@ -56,11 +64,25 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``why`` is a clause for logs; for a change that was done it is the change's own."""
+    """``why`` is a clause for logs; for a change that was done it is the change's own. ``found`` is
+    the state of the partition as it was read before, None where it was not read, or is gone.
+    ``stale`` are brokers that were to join, but have registered again: broker -> the epoch in
+    which each was seen in sync."""
 
     change: Change
     fate: Fate
     why: str
+    found: PartitionState | None = None
+    stale: Mapping[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def state(self) -> PartitionState | None:
+        """What the node holds now, as far as is known."""
+        if self.fate is Fate.REFUSED:
+            return self.found
+        if self.fate is Fate.UNKNOWN or self.change.state is None:
+            return None
+        return replace(self.change.state, version=self.change.expected + 1)
 
 
 class Written(NamedTuple):
@@ -161,7 +183,8 @@ class _Batch:
 
     def __init__(self, changes: Sequence[Change], conditions: Sequence[Check]) -> None:
         self._changes = changes
-        self._found: dict[int, Outcome] = {}
+        self._ends: dict[int, Outcome] = {}
+        self._facts = NOTHING_READ
         self.conditions = conditions
         self.stopped = ""
         """Why nothing more is sent."""
@@ -172,15 +195,22 @@ class _Batch:
         """Those without an outcome. Of several for one partition the first: the others of this call
         were not decided from what it leaves."""
         return list(
-            {id(each): each for each in self._changes if id(each) not in self._found}.values()
+            {id(each): each for each in self._changes if id(each) not in self._ends}.values()
         )
 
     def end(self, changes: Sequence[Change], fate: Fate, why: str) -> None:
         for each in changes:
-            self._found[id(each)] = Outcome(each, fate, why or each.why)
+            self._ends[id(each)] = Outcome(
+                each,
+                fate,
+                why or each.why,
+                self._facts.state_of(each.partition),
+                stale_of(each, self._facts),
+            )
 
     def refuse_by(self, facts: Facts) -> None:
         """Refuse what does not hold."""
+        self._facts = facts
         first: dict[TopicPartition, Change] = {}
         for each in self.left:
             why = refusal(each, facts)
@@ -202,7 +232,7 @@ class _Batch:
         return None
 
     def outcomes(self) -> list[Outcome]:
-        return [self._found[id(each)] for each in self._changes]
+        return [self._ends[id(each)] for each in self._changes]
 
 
 def _told_by(part: Sequence[Change], facts: Facts, due: Set[TopicPartition]) -> set[TopicPartition]:

@@ -31,6 +31,7 @@ from tallymark.coordination.session.errors import MalformedNodeError, NodeExists
 from tallymark.coordination.session.nodes import ANY_VERSION, Create
 from tallymark.coordination.session.watches import Watch, watch_children
 from tallymark.coordination.session.zookeeper import ZooKeeper
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.model import Assignment, PartitionState, Tail
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -133,6 +134,26 @@ class TopicRegistry:
             for key, node in zip(keys, nodes, strict=True)
             if node is not None
         }
+
+    def readable_states(
+        self, keys: Sequence[TopicPartition]
+    ) -> tuple[dict[TopicPartition, PartitionState], set[TopicPartition]]:
+        """The states of these partitions, and those whose node is there but cannot be read, which
+        are reported."""
+        places = [paths.partition_state(*key) for key in keys]
+        found: dict[TopicPartition, PartitionState] = {}
+        malformed: set[TopicPartition] = set()
+        for key, path, node in zip(keys, places, self._zookeeper.read_many(places), strict=True):
+            if node is None:
+                continue
+            try:
+                found[key] = decode_state(path, node.data, node.version)
+            except MalformedNodeError as error:
+                malformed.add(key)
+                self.malformed.left_out(path, error)
+            else:
+                self.malformed.fine(path)
+        return found, malformed
 
     def watch(self, callback: Callable[[], None]) -> Watch:
         """Call back when topics come or go, until the watch is cancelled."""
