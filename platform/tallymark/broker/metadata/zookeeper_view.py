@@ -1,52 +1,30 @@
-"""Reads the cluster's image from ZooKeeper, and makes a broker's changes there. All of it blocks.
-
-The first image reads everything; each later one reads the live brokers, the topics that the changes
-name (:mod:`tallymark.coordination.topics.changes`), and of those of which only the state of some
-partitions has changed the states of these.
-"""
+"""What one broker reads and changes of the cluster in ZooKeeper. All of it blocks."""
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tallymark.broker.metadata.assignment import grow, place
-from tallymark.broker.metadata.image import (
-    BrokerImage,
-    MetadataImage,
-    PartitionImage,
-    TopicImage,
-)
+from tallymark.broker.metadata.image import MetadataImage
 from tallymark.broker.metadata.leader_epoch import next_epoch
 from tallymark.broker.metadata.port import LeadershipClaim
 from tallymark.broker.metadata.topic_names import check_collision
-from tallymark.broker.settings.listeners import Endpoint
+from tallymark.broker.metadata.zookeeper_image import ImageReader
 from tallymark.coordination import (
-    BrokerInfo,
-    BrokerRegistry,
-    ChangeReader,
     Controller,
     ControllerElection,
     TopicAssignment,
-    TopicConfigs,
-    TopicRegistry,
     TopicWriter,
     Watch,
     ZooKeeper,
     paths,
 )
-from tallymark.coordination.cluster.broker_notes import BrokerNotes
-from tallymark.coordination.cluster.cluster_id import cluster_id
-from tallymark.coordination.cluster.feature_levels import read_features
 from tallymark.coordination.session.errors import MalformedNodeError
-from tallymark.coordination.session.nodes import Node
 from tallymark.coordination.topics.deleted import DeletedTopics
-from tallymark.coordination.topics.registry import decode_topic
 from tallymark.errors import CODES, KafkaError, UserError
-from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.features import REPLICATION, Finalized
 from tallymark.replication.model import NO_LEADER, PartitionState
 
 log = logging.getLogger(__name__)
@@ -57,96 +35,22 @@ class ZooKeeperView:
 
     def __init__(self, zookeeper: ZooKeeper, node_id: int, now_ms: Callable[[], int]) -> None:
         self._zookeeper = zookeeper
-        self._brokers = BrokerRegistry(zookeeper)
-        self._topics = TopicRegistry(zookeeper)
+        self._reader = ImageReader(zookeeper)
+        self._topics = self._reader.topics
+        self._changes = self._reader.changes
         self._writer = TopicWriter(zookeeper)
-        self._changes = ChangeReader(zookeeper)
-        self._notes = BrokerNotes(zookeeper)
-        self._configs = TopicConfigs(zookeeper)
         self._deleted = DeletedTopics(zookeeper, node_id)
         self._election = ControllerElection(zookeeper, node_id, now_ms)
         self._controller: Controller | None = None
         self._node_id = node_id
-        self._image = MetadataImage("")
-
-    # -- reading ------------------------------------------------------------------------------
 
     def read(self) -> MetadataImage:
         """The current image; topics that have not changed are the same objects as before."""
-        identity = self.check_identity()
-        features = self._features()
-        topics = self._topics_now()
-        leaving = self._notes.leaving() if features.level(REPLICATION) > 0 else {}
-        brokers = {
-            info.id: _broker(info, leaving.get(info.id))
-            for info in self._brokers.brokers(malformed=self._topics.malformed).values()
-        }
-        controller = self._controller.broker_id if self._controller else NO_LEADER
-        image = MetadataImage(identity, controller, brokers, topics, features)
-        self._changes.done()
-        if topics is not self._image.topics or image != self._image:
-            self._image = image
-        return self._image
-
-    def _features(self) -> Finalized:
-        """The levels in force; as they were while their node cannot be read."""
-        try:
-            return read_features(self._zookeeper)
-        except MalformedNodeError as error:
-            self._topics.malformed.left_out(error.path, error)
-            return self._image.features
-
-    def _topics_now(self) -> Mapping[str, TopicImage]:
-        """As they are now; the same mapping as before where nothing has changed."""
-        changed, before = self._changes.unseen_changes(), self._image.topics
-        if changed is None:
-            names = self._topics.names()
-            found = self._read_topics(names)
-            topics = {n: before[n] if before.get(n) == t else t for n, t in found.items()}
-            return topics | self._unreadable(names, found)
-        if not changed.topics and not changed.partitions:
-            return before
-        whole, topics = set(changed.topics), dict(before)
-        topics |= self._with_states(changed.partitions, whole)
-        if whole:
-            found = self._read_topics(whole)
-            kept = {name: topic for name, topic in topics.items() if name not in whole}
-            topics = {**kept, **found, **self._unreadable(whole, found)}
-        return topics
-
-    def _with_states(
-        self, partitions: Set[TopicPartition], whole: set[str]
-    ) -> dict[str, TopicImage]:
-        """The topics of these partitions with the states that they have now. Those of which a
-        partition is new, or has no state, must be read as a whole: they come into ``whole``. A
-        partition whose state cannot be read stays as it was."""
-        before, parts = self._image.topics, dict[str, dict[int, PartitionState]]()
-        found, malformed = self._topics.readable_states(sorted(partitions))
-        for name, index in partitions:
-            if name not in before or index >= len(before[name].partitions):
-                whole.add(name)
-            elif (name, index) in found:
-                parts.setdefault(name, {})[index] = found[name, index]
-            elif (name, index) not in malformed:
-                whole.add(name)
-        return {
-            name: before[name].with_states(states)
-            for name, states in parts.items()
-            if name not in whole
-        }
+        return self._reader.read(self._controller.broker_id if self._controller else NO_LEADER)
 
     def check_identity(self) -> str:
-        """The cluster's id. UserError where it differs from that of the first call: ZooKeeper has
-        lost its data or was replaced, and its list of topics must not be used."""
-        identity = cluster_id(self._zookeeper)
-        known = self._image.cluster_id or identity
-        if identity != known:
-            raise UserError(
-                f"ZooKeeper at {self._zookeeper.connect}{self._zookeeper.chroot} is of the cluster "
-                f"{identity} now, this broker is in the cluster {known}",
-                "bring back ZooKeeper's data, or stop this broker",
-            )
-        return identity
+        """See :meth:`.ImageReader.check_identity`."""
+        return self._reader.check_identity()
 
     def read_in_office(self) -> MetadataImage:
         """Try to become controller, do the controller's work if elected, and read."""
@@ -173,57 +77,13 @@ class ZooKeeperView:
     def watch(self, callback: Callable[[], None]) -> list[Watch]:
         """Call ``callback`` after every change that needs a new image: of the live brokers, of
         topics, of the controller, and of requests to delete (which only the controller handles)."""
-        watches = [self._election.watch(callback), self._brokers.watch(callback)]
-        watches.append(self._changes.watch(callback))
+        watches = [self._election.watch(callback), *self._reader.watch(callback)]
         watches.append(self._topics.watch_deletions(callback))
         return watches
 
     def resign(self) -> None:
         """Stop being controller."""
         self._election.resign()
-
-    def _unreadable(
-        self, names: Iterable[str], found: Mapping[str, TopicImage]
-    ) -> dict[str, TopicImage]:
-        """Those of these topics whose nodes exist but cannot be read now. They stay in the image as
-        they were, since the broker deletes the logs of a topic that is not in the image."""
-        missing = [n for n in names if n not in found and n in self._image.topics]
-        there = self._zookeeper.read_many([paths.topic(name) for name in missing])
-        return {
-            name: self._image.topics[name]
-            for name, node in zip(missing, there, strict=True)
-            if node is not None and not _is_empty(name, node)
-        }
-
-    def _read_topics(self, names: Iterable[str]) -> dict[str, TopicImage]:
-        """The topics that can be read; the others are logged."""
-        assignments = self._topics.get_many(sorted(names))
-        try:
-            return self._read_rest(assignments)
-        except MalformedNodeError:
-            found: dict[str, TopicImage] = {}
-            for name, topic in assignments.items():  # which one is it?
-                try:
-                    found |= self._read_rest({name: topic})
-                except MalformedNodeError as error:
-                    self._topics.malformed.left_out(error.path, error)
-            return found
-
-    def _read_rest(self, assignments: Mapping[str, TopicAssignment]) -> dict[str, TopicImage]:
-        keys = [(name, at) for name, each in assignments.items() for at in sorted(each.assignment)]
-        states, malformed = self._topics.readable_states(keys)
-        for name, index in malformed:
-            last = self._last_state(assignments[name], index)
-            states |= {(name, index): last} if last else {}
-        configs = self._configs.get_many(list(assignments))
-        return {name: _topic(each, states, configs[name]) for name, each in assignments.items()}
-
-    def _last_state(self, topic: TopicAssignment, index: int) -> PartitionState | None:
-        """What was read before of a partition whose state cannot be read now."""
-        before = self._image.topics.get(topic.name)
-        if before is None or before.topic_id != topic.topic_id or index >= len(before.partitions):
-            return None
-        return before.partitions[index].state
 
     # -- changing -----------------------------------------------------------------------------
 
@@ -316,36 +176,5 @@ class ZooKeeperView:
         return self._controller.epoch if self._controller else 0
 
 
-def _is_empty(name: str, node: Node) -> bool:
-    """Whether the node is a topic without partitions: one that is being created or deleted."""
-    try:
-        return not decode_topic(name, node.data, node.version).assignment
-    except MalformedNodeError:
-        return False
-
-
 def _not_ours(key: tuple[str, int], why: str) -> KafkaError:
     return KafkaError(CODES["NOT_LEADER_OR_FOLLOWER"], f"{key[0]}-{key[1]}: {why}")
-
-
-def _broker(info: BrokerInfo, leaving: int | None) -> BrokerImage:
-    """``leaving`` is the epoch in which the broker said that it wants to stop, None: it did not."""
-    endpoints = {
-        each.name: Endpoint(each.host, each.port, each.protocol) for each in info.listeners
-    }
-    return BrokerImage(
-        info.id, endpoints, info.rack, info.epoch, leaving == info.epoch, info.features
-    )
-
-
-def _topic(
-    assignment: TopicAssignment,
-    states: Mapping[TopicPartition, PartitionState],
-    configs: Mapping[str, str],
-) -> TopicImage:
-    nobody = PartitionState(NO_LEADER, 0, ())
-    partitions = [
-        PartitionImage(states.get((assignment.name, index), nobody), assignment.of(index))
-        for index in sorted(assignment.assignment)
-    ]
-    return TopicImage(assignment.name, assignment.topic_id, tuple(partitions), dict(configs))
