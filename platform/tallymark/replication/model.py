@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from tallymark.protocol.topic_partition import TopicPartition
 
 NO_LEADER: Final = -1
 UNKNOWN_EPOCH: Final = -1
 """A broker epoch or leader epoch that is not known: of a log without records, of older requests."""
+_MIN_INSYNC: Final = "min.insync.replicas"
+_UNCLEAN: Final = "unclean.leader.election.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,3 +159,27 @@ def least_isr(min_insync: int, replicas: int) -> int:
     """min(min.insync.replicas, replicas), at least 1: below it an ISR never shrinks. KIP-966 gives
     the same promise with a list of eligible leaders beside a smaller ISR."""
     return max(1, min(min_insync, replicas))
+
+
+class TopicSettings(NamedTuple):
+    """min.insync.replicas as configured, and unclean.leader.election.enable."""
+
+    min_insync: int = 1
+    unclean_allowed: bool = False
+
+
+DEFAULTS: Final = TopicSettings()
+"""What holds where neither the topic nor the brokers set anything."""
+
+
+def settings_of(config: Mapping[str, str], defaults: TopicSettings = DEFAULTS) -> TopicSettings:
+    """From the topic's own settings. A value that is no number, or neither true nor false, is the
+    default: setting it is refused elsewhere."""
+    if not config:
+        return defaults
+    least = config.get(_MIN_INSYNC, "")
+    unclean = config.get(_UNCLEAN, "").lower()
+    return TopicSettings(
+        int(least) if least.isdecimal() and len(least) < 11 else defaults.min_insync,
+        unclean == "true" if unclean in ("true", "false") else defaults.unclean_allowed,
+    )

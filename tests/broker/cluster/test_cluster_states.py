@@ -32,8 +32,13 @@ from tallymark.coordination.topics.changes import change_of_states
 from tallymark.coordination.topics.registry import encode_state
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.features import REPLICATION, Finalized, Levels
-from tallymark.replication.model import Assignment, BrokerView, ChangeState, PartitionState
-from tallymark.replication.topic_settings import TopicSettings
+from tallymark.replication.model import (
+    Assignment,
+    BrokerView,
+    ChangeState,
+    PartitionState,
+    TopicSettings,
+)
 from tallymark.testing.zookeeper_tree.threaded import MemoryZooKeeper, ThreadedTreeClient
 
 T0: TopicPartition = ("t", 0)

@@ -9,8 +9,7 @@ from starts import Disk, info, register
 from tallymark.coordination import BrokerInfo, TopicWriter, ZooKeeper, paths
 from tallymark.coordination.cluster.broker_notes import BrokerNotes
 from tallymark.coordination.replicas.picture import PictureReader
-from tallymark.replication.model import Assignment, BrokerView
-from tallymark.replication.topic_settings import TopicSettings
+from tallymark.replication.model import Assignment, BrokerView, TopicSettings
 
 
 def test_partitions_have_the_settings_of_their_topic(zookeeper: ZooKeeper) -> None:

@@ -14,14 +14,16 @@ from tallymark.broker.settings.listeners import Endpoint
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 from tallymark.replication.features import Finalized, Levels, Supported
 from tallymark.replication.model import (
+    DEFAULTS,
     NO_LEADER,
     UNKNOWN_EPOCH,
     Assignment,
     BrokerView,
     PartitionState,
     PartitionView,
+    TopicSettings,
+    settings_of,
 )
-from tallymark.replication.topic_settings import DEFAULTS, TopicSettings, settings_of
 
 
 @dataclass(frozen=True, slots=True)

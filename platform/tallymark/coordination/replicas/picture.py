@@ -17,8 +17,14 @@ from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.coordination.topics import configs
 from tallymark.coordination.topics.registry import TopicRegistry
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.model import BrokerView, PartitionState, PartitionView
-from tallymark.replication.topic_settings import DEFAULTS, TopicSettings, settings_of
+from tallymark.replication.model import (
+    DEFAULTS,
+    BrokerView,
+    PartitionState,
+    PartitionView,
+    TopicSettings,
+    settings_of,
+)
 
 
 class PictureReader:

@@ -33,9 +33,8 @@ from tallymark.coordination.topics.writer import TopicWriter
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.changes import settled
 from tallymark.replication.election import Tails
-from tallymark.replication.model import Change, PartitionView, Picture
+from tallymark.replication.model import DEFAULTS, Change, PartitionView, Picture, TopicSettings
 from tallymark.replication.planner import plan
-from tallymark.replication.topic_settings import DEFAULTS, TopicSettings
 
 Asking: TypeAlias = Callable[
     [Mapping[TopicPartition, PartitionView], Mapping[TopicPartition, tuple[int, ...]]],
