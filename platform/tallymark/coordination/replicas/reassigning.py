@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from tallymark.coordination.cluster.controller import ControllerElection
-from tallymark.coordination.replicas.picture import Defaults, PictureReader
+from tallymark.coordination.replicas.picture import PictureReader
 from tallymark.coordination.replicas.writing import Fate, ReplicaWriter
 from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.coordination.topics.writer import TopicWriter
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication import reassignment
-from tallymark.replication.model import ChangeAssignment, Picture
+from tallymark.replication.model import DEFAULTS, ChangeAssignment, Picture, TopicSettings
 from tallymark.replication.telling import Telling
 
 _ATTEMPTS: Final = 10
@@ -28,7 +28,7 @@ class Reassigner:
     """Writes the moves that one broker is asked for. Not thread-safe."""
 
     def __init__(
-        self, zookeeper: ZooKeeper, now_ms: Callable[[], int], defaults: Defaults | None = None
+        self, zookeeper: ZooKeeper, now_ms: Callable[[], int], defaults: TopicSettings = DEFAULTS
     ) -> None:
         self._now_ms = now_ms
         self._reader = PictureReader(zookeeper, defaults)
