@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 from peers import EVERYTHING, HOST, image, versions
 
+from tallymark.broker.connections.outgoing import Outgoing
 from tallymark.broker.connections.port import BrokerConnection
-from tallymark.broker.connections.sockets import Outgoing, SocketConnections
+from tallymark.broker.connections.sockets import SocketConnections
 from tallymark.errors import ConnectError, KafkaError
 from tallymark.protocol import frames
 from tallymark.protocol.frames import RequestHeader, decode_request_header

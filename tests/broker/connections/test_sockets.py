@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from peers import HOST, Peer, image
 
-from tallymark.broker.connections.sockets import Outgoing, SocketConnections
+from tallymark.broker.connections.outgoing import Outgoing
+from tallymark.broker.connections.sockets import SocketConnections
 from tallymark.broker.metadata.image import BrokerImage
-from tallymark.broker.settings.listeners import Endpoint
+from tallymark.broker.settings.listeners import Endpoint, Listener
 from tallymark.errors import ClosedError, ConnectError
 from tallymark.protocol.messages import MetadataRequest, MetadataResponse
 from tallymark.testing.simulation.engine.chances import Chances
@@ -33,8 +34,10 @@ def free_port() -> int:
         return port
 
 
-def to(*brokers: BrokerImage, listener: str = "", timeout: float = 5.0) -> SocketConnections:
-    connections = SocketConnections(1, Outgoing(listener), timeout)
+def to(
+    *brokers: BrokerImage, listener: str = "PLAINTEXT", timeout: float = 5.0
+) -> SocketConnections:
+    connections = SocketConnections(1, Outgoing(Listener(listener, "PLAINTEXT", "", 0)), timeout)
     connections.brokers_changed({each.node_id: each for each in brokers})
     return connections
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from tallymark.broker.connections.outgoing import Outgoing
 from tallymark.broker.connections.port import BrokerConnections
-from tallymark.broker.connections.sockets import Outgoing, SocketConnections
+from tallymark.broker.connections.sockets import SocketConnections
 from tallymark.broker.metadata.image import BrokerImage
 from tallymark.broker.settings.listeners import Endpoint
 from tallymark.net.client.versions import Ranges

@@ -14,18 +14,16 @@ carries it.
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Final, NoReturn, TypeVar
 
+from tallymark.broker.connections.outgoing import Outgoing
 from tallymark.broker.metadata.image import BrokerImage
-from tallymark.errors import CODES, ClosedError, ConnectError, KafkaError
+from tallymark.errors import CODES, AuthenticationError, ClosedError, ConnectError, KafkaError
 from tallymark.net.addresses import Address
 from tallymark.net.client.broker_connection import BrokerConnection as Stream
 from tallymark.net.client.connect import CONNECT_TIMEOUT, connect
 from tallymark.net.client.dialing import dial
-from tallymark.net.sasl.mechanisms import SaslCredentials
 from tallymark.protocol.schema import Message, Request
 
 R = TypeVar("R", bound=Message)
@@ -33,29 +31,19 @@ R = TypeVar("R", bound=Message)
 _ENDS_A_CONNECTION: Final = (CODES["NETWORK_EXCEPTION"], CODES["REQUEST_TIMED_OUT"])
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """How this broker connects to others. ``listener`` is the name of their listener that it uses,
-    "" for the first one. ``tls`` None: plain text; ``sasl`` None: no log-in."""
-
-    listener: str = ""
-    tls: ssl.SSLContext | None = field(default=None, repr=False)
-    sasl: SaslCredentials | None = None
-
-
 class SocketConnections:
     """See :class:`~tallymark.broker.connections.port.BrokerConnections`. ``me`` is this broker's
     id; it is the client id ``broker-7`` in requests."""
 
     def __init__(
-        self, me: int, outgoing: Outgoing = Outgoing(), connect_timeout: float = CONNECT_TIMEOUT
+        self, me: int, outgoing: Outgoing, connect_timeout: float = CONNECT_TIMEOUT
     ) -> None:
         self.outgoing = outgoing
-        """For connections from now on; may be replaced (certificates are read again)."""
+        """For connections from now on; replaced when certificates were read again."""
         self._client_id = f"broker-{me}"
         self._timeout = connect_timeout
         self._brokers: Mapping[int, BrokerImage] = {}
-        self._open: set[SocketConnection] = set()
+        self._open: list[SocketConnection] = []
         self._closed = False
 
     def brokers_changed(self, brokers: Mapping[int, BrokerImage]) -> None:
@@ -63,6 +51,13 @@ class SocketConnections:
 
     async def open(self, broker: int) -> SocketConnection:
         address, outgoing = self._address(broker), self.outgoing
+        if outgoing.listener.sasl and outgoing.sasl is None:
+            raise AuthenticationError(
+                f"broker {broker} at {address}",
+                "sasl",
+                f"the listener {outgoing.listener.name} asks for a log-in: set inter.broker.user "
+                "and inter.broker.password",
+            )
         try:
             stream = await connect(
                 address.host,
@@ -73,14 +68,14 @@ class SocketConnections:
                 sasl=outgoing.sasl,
             )
         except ConnectError as error:
-            error.add(f"it is the address of broker {broker}{self._listener_in_words()}")
+            error.add(f"it is the address of broker {broker}, listener {outgoing.listener.name}")
             raise
         if self._closed:
             stream.abort()
             raise ClosedError("this broker stops")
-        connection = SocketConnection(broker, stream, self._open.discard)
-        self._open = {each for each in self._open if not each.closed}
-        self._open.add(connection)
+        connection = SocketConnection(broker, stream)
+        self._open = [each for each in self._open if not each.closed]
+        self._open.append(connection)
         return connection
 
     async def is_refused(self, broker: int) -> bool:
@@ -95,7 +90,7 @@ class SocketConnections:
     async def close(self) -> None:
         """Close all connections, and open no more."""
         self._closed = True
-        await asyncio.gather(*(each.close() for each in list(self._open)))
+        await asyncio.gather(*(each.close() for each in self._open))
 
     def _address(self, broker: int) -> Address:
         if self._closed:
@@ -103,32 +98,33 @@ class SocketConnections:
         image = self._brokers.get(broker)
         if image is None:
             raise ConnectError(f"broker {broker}", "resolve", "it is not among the live brokers")
-        endpoint = image.at(self.outgoing.listener)
+        listener = self.outgoing.listener
+        endpoint = image.at(listener.name)
         if endpoint is None:
             known = ", ".join(image.endpoints) or "none"
             raise ConnectError(
                 f"broker {broker}",
                 "resolve",
-                f"it has no listener {self.outgoing.listener} (it has {known}): set the same "
+                f"it has no listener {listener.name} (it has {known}): set the same "
                 "inter.broker.listener.name on all brokers",
             )
+        if endpoint.protocol != listener.protocol:
+            raise ConnectError(
+                f"broker {broker}",
+                "resolve",
+                f"its listener {listener.name} is {endpoint.protocol}, here it is "
+                f"{listener.protocol}: secure it in the same way on all brokers",
+            )
         return Address(endpoint.host, endpoint.port)
-
-    def _listener_in_words(self) -> str:
-        name = self.outgoing.listener
-        return f", listener {name} (inter.broker.listener.name)" if name else ""
 
 
 class SocketConnection:
     """See :class:`~tallymark.broker.connections.port.BrokerConnection`; made by
     :meth:`SocketConnections.open`."""
 
-    def __init__(
-        self, broker: int, stream: Stream, ended: Callable[[SocketConnection], None]
-    ) -> None:
+    def __init__(self, broker: int, stream: Stream) -> None:
         self.broker = broker
         self._stream = stream
-        self._ended = ended
 
     @property
     def closed(self) -> bool:
@@ -156,7 +152,6 @@ class SocketConnection:
             self._fail(error)
 
     async def close(self) -> None:
-        self._ended(self)
         await self._stream.close()
 
     def _fail(self, error: KafkaError) -> NoReturn:

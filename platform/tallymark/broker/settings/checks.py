@@ -21,6 +21,7 @@ def check_together(settings: BrokerSettings) -> None:
     _clients_can_connect(settings)
     _listeners_are_secure(settings)
     _tokens_can_be_checked(settings)
+    _brokers_can_connect(settings)
     if not settings.log_dirs:
         raise ValueError("log.dirs names no folder")
 
@@ -72,3 +73,36 @@ def _tokens_can_be_checked(settings: BrokerSettings) -> None:
         check_oauth_url(settings.sasl_oauthbearer_jwks_endpoint_url)
     except ValueError as error:
         raise ValueError(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from None
+
+
+def _brokers_can_connect(settings: BrokerSettings) -> None:
+    if settings.inter_broker_listener_name and settings.security_inter_broker_protocol:
+        raise ValueError(
+            "inter.broker.listener.name and security.inter.broker.protocol both name the listener "
+            "between brokers; set one of them"
+        )
+    listener = settings.inter_broker_listener()
+    user, password = settings.inter_broker_user, settings.inter_broker_password
+    if bool(user) != bool(password):
+        missing = "inter.broker.password" if user else "inter.broker.user"
+        raise ValueError(f"{missing} is missing: a broker logs in at others with both")
+    if user and not listener.sasl:
+        raise ValueError(
+            f"inter.broker.user is given, but the listener between brokers, {listener}, asks for "
+            "no log-in: name one with SASL by inter.broker.listener.name"
+        )
+    named = settings.inter_broker_listener_name or settings.security_inter_broker_protocol
+    if listener.sasl and named and not user:
+        raise ValueError(
+            f"brokers log in at each other at {listener}: set inter.broker.user and "
+            "inter.broker.password (tallymark users add makes a user)"
+        )
+    enabled, mechanism = (
+        settings.sasl_enabled_mechanisms,
+        (settings.sasl_mechanism_inter_broker_protocol),
+    )
+    if listener.sasl and user and mechanism not in split(enabled):
+        raise ValueError(
+            f"sasl.mechanism.inter.broker.protocol={mechanism} is not enabled "
+            f"(sasl.enabled.mechanisms={enabled}): use one that is, or enable it on all brokers"
+        )

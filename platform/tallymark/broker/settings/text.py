@@ -54,6 +54,12 @@ def _shown_value(item: Any) -> str:
 
 
 def _unknown(name: str, known: list[str]) -> UserError:
+    if name.lower().endswith("sasl.jaas.config"):
+        return UserError(
+            f"{name!r} is not read",
+            "write inter.broker.user and inter.broker.password; users of clients are those of "
+            "tallymark users",
+        )
     near = difflib.get_close_matches(kafka_name(name), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
     return UserError(

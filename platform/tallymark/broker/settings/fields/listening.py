@@ -59,7 +59,7 @@ class ListenerFields(SettingsPart):
 
     ssl_keystore_location: str = ""
     """The PEM file with the broker's private key and its certificate chain. It is read again at
-    SIGHUP."""
+    SIGHUP. To other brokers that ask for a certificate, the broker shows this one."""
 
     ssl_key_password: str = ""
     """The password of the private key, where it is encrypted."""
@@ -68,7 +68,8 @@ class ListenerFields(SettingsPart):
     """See ``ssl.keystore.type``."""
 
     ssl_truststore_location: str = ""
-    """The PEM file with the authorities whose certificates clients may show."""
+    """The PEM file with the authorities whose certificates clients may show, and which this broker
+    trusts when it connects to other brokers (there, empty means the system's)."""
 
     ssl_client_auth: ClientAuth = "none"
     """Whether clients of SSL listeners show a certificate: ``none``, ``requested`` or ``required``.
