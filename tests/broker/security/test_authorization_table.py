@@ -549,3 +549,17 @@ def test_a_denial_wins(broker: BrokerThread, root: WireClient) -> None:
         assert codes(ann.ask(PRODUCE, 9)) == {0}
         grant(broker, (O.WRITE, TOPIC), allow=False)
         assert codes(ann.ask(PRODUCE, 9)) == {REFUSALS[TOPIC]}
+
+
+@pytest.mark.parametrize("name", [name for name in RULES if name.endswith("of a follower")])
+def test_a_reader_of_a_topic_cannot_act_as_a_broker_and_a_super_user_can(
+    broker: BrokerThread, root: WireClient, name: str
+) -> None:
+    """Who could would read what is not committed yet, and fake the progress of a replica."""
+    rule, refused = RULES[name], REFUSALS[CLUSTER]
+    with client_of(broker, "ann") as ann:
+        grant(broker, (O.ALL, TOPIC), (O.ALTER, CLUSTER), (O.DESCRIBE, CLUSTER))
+        assert refused in codes(ann.ask(rule.request, version_of(rule)))
+        grant(broker, (O.CLUSTER_ACTION, CLUSTER), allow=False)
+        assert refused in codes(ann.ask(rule.request, version_of(rule)))
+    assert refused not in codes(root.ask(rule.request, version_of(rule)))
