@@ -109,7 +109,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("etc")
     certificates = make_certificates(folder / "certificates")
     issuer, port = Issuer(), free_port()
-    for name in ("key.secret", "zookeeper.secret", "secret.txt", "mirror.secret"):
+    for name in ("key.secret", "broker.secret", "zookeeper.secret", "secret.txt", "mirror.secret"):
         (folder / name).write_text(f"{SECRET}\n")
     (folder / "broker.pem").write_bytes(encrypted(certificates.broker))
     (folder / "keys.json").write_bytes(issuer.key_set())
@@ -131,7 +131,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def test_the_page_has_what_is_tried_here() -> None:
-    assert (len(SHELL), len(SETTINGS), len(TOML), len(SNIPPETS)) == (5, 5, 5, 2)
+    assert (len(SHELL), len(SETTINGS), len(TOML), len(SNIPPETS)) == (5, 6, 5, 2)
 
 
 def test_settings_can_be_copied() -> None:

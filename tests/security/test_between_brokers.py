@@ -66,6 +66,10 @@ def log_in(mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
     }
 
 
+def settings_of(given: dict[str, Any], protocol: str) -> BrokerSettings:
+    return BrokerSettings(**given | {"security_inter_broker_protocol": protocol})
+
+
 def connections_to(other: BrokerThread, settings: BrokerSettings) -> SocketConnections:
     assert other.broker is not None
     found = SocketConnections(1, outgoing(settings), connect_timeout=5.0)
@@ -104,7 +108,7 @@ def refused(other: BrokerThread, settings: BrokerSettings) -> ConnectError:
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
 def test_without_a_log_in(other: BrokerThread, given: dict[str, Any], protocol: str) -> None:
     """By SSL the other broker asks for a certificate; the one of the own keystore is shown."""
-    assert cluster_of(other, BrokerSettings(**given, security_inter_broker_protocol=protocol))
+    assert cluster_of(other, settings_of(given, protocol))
 
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
@@ -112,10 +116,7 @@ def test_without_a_log_in(other: BrokerThread, given: dict[str, Any], protocol: 
 def test_with_a_log_in(
     other: BrokerThread, given: dict[str, Any], protocol: str, mechanism: str
 ) -> None:
-    assert cluster_of(
-        other,
-        BrokerSettings(**given, **log_in(mechanism), security_inter_broker_protocol=protocol),
-    )
+    assert cluster_of(other, settings_of(given | log_in(mechanism), protocol))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS.split(","))

@@ -558,7 +558,7 @@ def test_a_reader_of_a_topic_cannot_act_as_a_broker_and_a_super_user_can(
     """Who could would read what is not committed yet, and fake the progress of a replica."""
     rule, refused = RULES[name], REFUSALS[CLUSTER]
     with client_of(broker, "ann") as ann:
-        grant(broker, (O.ALL, TOPIC), (O.ALTER, CLUSTER), (O.DESCRIBE, CLUSTER))
+        grant(broker, (O.READ, TOPIC), (O.WRITE, TOPIC), (O.ALTER, CLUSTER), (O.DESCRIBE, CLUSTER))
         assert refused in codes(ann.ask(rule.request, version_of(rule)))
         grant(broker, (O.CLUSTER_ACTION, CLUSTER), allow=False)
         assert refused in codes(ann.ask(rule.request, version_of(rule)))
