@@ -165,7 +165,7 @@ class Housekeeper:
     async def _note_watermarks(self) -> None:
         for number, each in enumerate(self._partitions, 1):
             # One that went in another's turn may have a successor of the same name by now.
-            if self._partitions.get(each.topic, each.index) is each:
+            if self._partitions.held(each.topic, each.index) is each:
                 self._manager.high_watermarks.note(each.topic, each.index, each.high_watermark)
             if number % _TURN == 0:
                 await asyncio.sleep(0)
@@ -180,7 +180,7 @@ class Housekeeper:
                 try:
                     await self._retain_one(partition, now_ms)
                 except KafkaError as error:
-                    if self._partitions.get(partition.topic, partition.index) is partition:
+                    if self._partitions.held(partition.topic, partition.index) is partition:
                         self._log_failure("retention", partition, error)
 
     async def _retain_one(self, partition: Partition, now_ms: int) -> None:

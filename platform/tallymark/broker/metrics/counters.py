@@ -56,9 +56,9 @@ class ApiMetrics:
 
 
 class TopicTraffic:
-    """The traffic of clients to and from a topic, over all its partitions."""
+    """The traffic to and from a topic, over all its partitions."""
 
-    __slots__ = ("received_bytes", "received_messages", "sent_bytes")
+    __slots__ = ("received_bytes", "received_messages", "replicated_bytes", "sent_bytes")
 
     def __init__(self) -> None:
         self.received_messages = 0
@@ -66,6 +66,8 @@ class TopicTraffic:
         """Bytes of record batches that were appended."""
         self.sent_bytes = 0
         """Bytes of record batches in fetch answers."""
+        self.replicated_bytes = 0
+        """Bytes of record batches that were copied from leaders."""
 
 
 class UpkeepMetrics:

@@ -1,4 +1,9 @@
-"""The partitions that this broker leads, by name, and the errors for all others."""
+"""The partitions of this broker by name, and the errors for all others.
+
+A partition is *led* here, or only *held*: another broker leads it, or none does, and this one has a
+replica. Whatever keeps logs (flushes, retention, compaction, checkpoints) goes over all of them;
+clients reach those that are led.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +16,28 @@ from tallymark.errors import CODES, KafkaError
 
 
 class Partitions:
-    """The partitions that this broker leads, by (topic, index). ``image`` is the current image."""
+    """The partitions of this broker, by (topic, index). ``image`` is the current image. Iterating
+    goes over all, :meth:`led` over those that are led here."""
 
     def __init__(self) -> None:
         self.image = MetadataImage("")
+        self._all: dict[tuple[str, int], Partition] = {}
         self._led: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], str] = {}
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(tuple(self._led.values()))
+        return iter(tuple(self._all.values()))
 
     def __len__(self) -> int:
-        return len(self._led)
+        return len(self._all)
+
+    def led(self) -> Iterator[Partition]:
+        """The partitions that this broker leads."""
+        return iter(tuple(self._led.values()))
+
+    def held(self, topic: str, index: int) -> Partition | None:
+        """The partition if this broker has a replica of it, led or not, else None."""
+        return self._all.get((topic, index))
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition if this broker leads it, else None."""
@@ -61,26 +76,37 @@ class Partitions:
         """This broker leads the partition from now on."""
         key = (partition.topic, partition.index)
         self._offline.pop(key, None)
-        self._led[key] = partition
+        self._all[key] = self._led[key] = partition
+
+    def hold(self, partition: Partition) -> None:
+        """This broker has a replica of the partition, and does not lead it."""
+        key = (partition.topic, partition.index)
+        self._offline.pop(key, None)
+        self._led.pop(key, None)
+        self._all[key] = partition
 
     def remove(self, partition: Partition, *, deleted: bool = False) -> None:
-        """This broker no longer leads the partition; ``deleted``: no broker does. Requests that
-        wait for it are answered."""
-        self._led.pop((partition.topic, partition.index), None)
+        """This broker no longer leads or holds the partition; ``deleted``: no broker does. Requests
+        that wait for it are answered."""
+        key = (partition.topic, partition.index)
+        if self._all.get(key) is partition:
+            del self._all[key]
+            self._led.pop(key, None)
         partition.withdraw(deleted=deleted)
 
     def set_offline(self, topic: str, index: int, why: str) -> None:
-        """Note that this broker should lead the partition, but its disk has failed."""
+        """Note that this broker should have the partition, but its disk has failed."""
         self._offline[topic, index] = why
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether this broker should lead the partition, but its disk has failed. Metadata then
-        reports no leader, and requests for the partition get KAFKA_STORAGE_ERROR."""
-        led = self._led.get((topic, index))
-        return led.log.is_offline if led is not None else (topic, index) in self._offline
+        """Whether this broker should have the partition, but its disk has failed. Metadata then
+        reports no leader where it is this broker, and requests for the partition get
+        KAFKA_STORAGE_ERROR."""
+        held = self._all.get((topic, index))
+        return held.log.is_offline if held is not None else (topic, index) in self._offline
 
     def offline(self) -> list[tuple[str, int]]:
-        """The partitions that this broker should lead but cannot."""
+        """The partitions that this broker should have but cannot open."""
         return list(self._offline)
 
     def forget_offline(self, topics: MetadataImage) -> None:
