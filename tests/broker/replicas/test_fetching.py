@@ -20,7 +20,7 @@ from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.replicas.cutting import ReplicaCutter
 from tallymark.broker.replicas.fetch_settings import FetchSettings
 from tallymark.broker.replicas.fetching import Followers
-from tallymark.errors import CODES
+from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log
 from tallymark.testing.memory_files import MemoryFiles
 
@@ -74,8 +74,10 @@ class Copying:
         self.run(lambda _: eventually(self.is_equal))
 
     def is_equal(self) -> bool:
-        if self.follower.log.end_offset != self.leaders.log.end_offset:
-            return False  # it may be cut just now, and cannot be read
+        try:
+            self.follower.log.check_usable()
+        except KafkaError:
+            return False  # it is being cut
         return content(self.follower.log) == content(self.leaders.log) and (
             self.partition.high_watermark == self.leaders.high_watermark
         )

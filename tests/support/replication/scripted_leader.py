@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from tallymark.errors import CODES, ConnectError, KafkaError
+from tallymark.errors import CODES, ConnectError
 from tallymark.log import Log, LogConfig, LogManager
 from tallymark.protocol.messages import (
     FetchRequest,
@@ -70,15 +70,21 @@ class ScriptedLeader:
     async def close(self) -> None:
         self._sessions.clear()
 
-    def version_of(self, request_class: type[Any], at_most: int | None = None) -> int:
+    def version_of(self, request_class: type[Any]) -> int:
         return 16
 
-    async def request(
-        self, message: Any, version: int | None = None, *, timeout: float = 30
-    ) -> Any:
+    closed = False
+
+    def brokers_changed(self, brokers: Any) -> None:
+        """It stays where it is."""
+
+    async def is_refused(self, broker: int) -> bool:
+        return self.refused
+
+    async def send(self, message: Any, timeout_ms: int) -> Any:
         await asyncio.sleep(0)
         if self.refused:
-            raise KafkaError(CODES["NETWORK_EXCEPTION"], "the connection broke")
+            raise ConnectError("leader:9", "request", "the connection broke")
         if isinstance(message, ListOffsetsRequest):
             return self._offsets(message)
         assert isinstance(message, FetchRequest)

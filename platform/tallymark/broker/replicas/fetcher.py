@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
+from tallymark.broker.connections.port import BrokerConnection, BrokerConnections
 from tallymark.broker.replicas.answers import read_answer, read_offset
 from tallymark.broker.replicas.fetch_requests import (
     FIRST_VERSION,
@@ -31,42 +32,13 @@ from tallymark.broker.replicas.followed import FollowedPartition
 from tallymark.broker.replicas.sessions import FollowerSession, Key
 from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.protocol.messages import FetchResponse
-from tallymark.protocol.schema import Message, Request
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 from tallymark.protocol.wire.fetch import Replica
 from tallymark.replication.following import Ask
 from tallymark.replication.throttle import ReplicationThrottle
 
 log: Final = logging.getLogger(__name__)
-R = TypeVar("R", bound=Message)
 _UNSUPPORTED: Final = CODES["UNSUPPORTED_VERSION"]
-
-
-class LeaderConnection(Protocol):
-    """An open connection to a leader."""
-
-    async def request(
-        self, message: Request[R], version: int | None = None, *, timeout: float = ...
-    ) -> R:
-        """Send it, return the response. KafkaError REQUEST_TIMED_OUT, NETWORK_EXCEPTION, and
-        UNSUPPORTED_VERSION."""
-        ...
-
-    def version_of(self, request_class: type[Message], at_most: int | None = None) -> int:
-        """The highest version that both sides have. KafkaError UNSUPPORTED_VERSION."""
-        ...
-
-    async def close(self) -> None:
-        """Close it."""
-        ...
-
-
-class LeaderConnections(Protocol):
-    """Opens connections to the brokers of the cluster."""
-
-    async def open(self, broker: int) -> LeaderConnection:
-        """A new connection, logged in. ConnectError."""
-        ...
 
 
 class Fetcher:
@@ -78,7 +50,7 @@ class Fetcher:
         self,
         me: int,
         leader: int,
-        connections: LeaderConnections,
+        connections: BrokerConnections,
         settings: FetchSettings,
         now_ms: Callable[[], int],
         epoch: Callable[[], int],
@@ -95,7 +67,7 @@ class Fetcher:
         self._is_throttled = is_throttled
         self._partitions: dict[Key, FollowedPartition] = {}
         self._changed = asyncio.Event()
-        self._connection: LeaderConnection | None = None
+        self._connection: BrokerConnection | None = None
         self._session = FollowerSession()
         self._asked_as = -1
         self._complaint = ""
@@ -169,7 +141,7 @@ class Fetcher:
             for key, followed in self._partitions.items()
         ]
 
-    async def _connected(self) -> LeaderConnection:
+    async def _connected(self) -> BrokerConnection:
         if self._asked_as != self._epoch():  # registered again: a session is of one registration
             self._session.begin_anew()
             self._asked_as = self._epoch()
@@ -178,7 +150,7 @@ class Fetcher:
             self._connection = await self._connections.open(self.leader)
         return self._connection
 
-    async def _ask(self, connection: LeaderConnection, choice: Choice) -> FetchResponse:
+    async def _ask(self, connection: BrokerConnection, choice: Choice) -> FetchResponse:
         settings = self._settings
         wait_ms = choice.wait_ms(self._now_ms(), settings)
         request = fetch_request(
@@ -189,11 +161,10 @@ class Fetcher:
             raise KafkaError(
                 _UNSUPPORTED, f"broker {self.leader} serves Fetch up to version {version} only"
             )
-        timeout = (wait_ms + settings.replica_socket_timeout_ms) / 1000
-        return await connection.request(request, version, timeout=timeout)
+        return await connection.send(request, wait_ms + settings.replica_socket_timeout_ms)
 
     async def _answered(
-        self, response: FetchResponse, choice: Choice, connection: LeaderConnection
+        self, response: FetchResponse, choice: Choice, connection: BrokerConnection
     ) -> None:
         told = {
             (topic.topic_id, one.partition_index): one
@@ -221,12 +192,12 @@ class Fetcher:
             self._throttle.charge(size, self._now_ms())
 
     async def _range_of(
-        self, connection: LeaderConnection, key: TopicPartition, ask: Ask
+        self, connection: BrokerConnection, key: TopicPartition, ask: Ask
     ) -> tuple[int, int]:
         me = Replica(self._me, self._asked_as)
-        timeout = self._settings.replica_socket_timeout_ms / 1000
+        timeout_ms = self._settings.replica_socket_timeout_ms
         start, end = [
-            read_offset(await connection.request(request, timeout=timeout), key)
+            read_offset(await connection.send(request, timeout_ms), key)
             for request in range_requests(key, ask.leader_epoch, me, (EARLIEST, LATEST))
         ]
         return start, end

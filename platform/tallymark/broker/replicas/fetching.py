@@ -10,10 +10,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
+from tallymark.broker.connections.port import BrokerConnections
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.replicas.cutting import ReplicaCutter
 from tallymark.broker.replicas.fetch_settings import FetchSettings, slot_of
-from tallymark.broker.replicas.fetcher import Fetcher, LeaderConnections
+from tallymark.broker.replicas.fetcher import Fetcher
 from tallymark.broker.replicas.followed import FollowedPartition
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.throttle import ReplicationThrottle
@@ -28,7 +29,7 @@ class Followers:
     def __init__(
         self,
         me: int,
-        connections: LeaderConnections,
+        connections: BrokerConnections,
         cutter: ReplicaCutter,
         settings: FetchSettings,
         now_ms: Callable[[], int],
