@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 _FLUSHES: Final = 4
 """Partitions flushed at a time: a disk does several syncs as fast as one."""
+_BEING_CUT: Final = CODES["REPLICA_NOT_AVAILABLE"]
+"""A follower's log that is being cut is looked at the next time."""
 _TURN: Final = 500
 """Partitions looked at before the event loop gets its turn."""
 
@@ -165,7 +167,7 @@ class Housekeeper:
     async def _note_watermarks(self) -> None:
         for number, each in enumerate(self._partitions, 1):
             # One that went in another's turn may have a successor of the same name by now.
-            if self._partitions.held(each.topic, each.index) is each:
+            if self._partitions.is_held(each):
                 self._manager.high_watermarks.note(each.topic, each.index, each.high_watermark)
             if number % _TURN == 0:
                 await asyncio.sleep(0)
@@ -180,7 +182,7 @@ class Housekeeper:
                 try:
                     await self._retain_one(partition, now_ms)
                 except KafkaError as error:
-                    if self._partitions.held(partition.topic, partition.index) is partition:
+                    if self._partitions.is_held(partition) and error.code != _BEING_CUT:
                         self._log_failure("retention", partition, error)
 
     async def _retain_one(self, partition: Partition, now_ms: int) -> None:

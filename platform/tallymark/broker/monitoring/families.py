@@ -43,9 +43,11 @@ _TURN: Final = 200
 
 @dataclass(slots=True)
 class Logs:
-    """Sums over the partitions that this broker leads. ``sizes`` is bytes by topic label."""
+    """Sums over the partitions that this broker leads or follows. ``sizes`` is bytes by topic
+    label."""
 
     led: int = 0
+    followed: int = 0
     offline: int = 0
     segments: int = 0
     unflushed: int = 0
@@ -82,8 +84,10 @@ async def _logs(state: BrokerState) -> Logs:
         log = partition.log
         if log.is_offline:
             found.offline += 1
-        else:
+        elif state.partitions.get(partition.topic, partition.index) is partition:
             found.led += 1
+        else:
+            found.followed += 1
         found.topics.add(partition.topic)
         found.sizes[state.metrics.label(partition.topic)] += log.size
         found.segments += log.segment_count
@@ -176,19 +180,20 @@ def _traffic(metrics: BrokerMetrics) -> Iterator[Metric]:
 def _partitions(state: BrokerState, logs: Logs) -> Iterator[Metric]:
     family = GaugeMetricFamily(
         f"{PREFIX}partitions",
-        "Partitions that are this broker's to lead; offline ones lie on a failed disk.",
+        "Partitions that are this broker's to lead or follow; offline ones lie on a failed disk.",
         labels=("state",),
     )
     family.add_metric(("led",), logs.led)
+    family.add_metric(("followed",), logs.followed)
     family.add_metric(("offline",), logs.offline)
     yield family
     family = GaugeMetricFamily(
-        f"{PREFIX}topic_log_bytes", "Bytes of the logs led here.", labels=("topic",)
+        f"{PREFIX}topic_log_bytes", "Bytes of the logs here.", labels=("topic",)
     )
     for label, size in sorted(logs.sizes.items()):
         family.add_metric((label,), size)
     yield family
-    yield _gauge("log_segments", "Segments of the logs led here.", logs.segments)
+    yield _gauge("log_segments", "Segments of the logs here.", logs.segments)
     yield _gauge("unflushed_messages", "Messages that a power failure could take.", logs.unflushed)
     yield _gauge(
         "idempotent_producers", "Producer ids remembered, each once a partition.", logs.producers

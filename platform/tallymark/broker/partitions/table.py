@@ -1,13 +1,15 @@
-"""The partitions of this broker by name, and the errors for all others.
+"""The partitions that this broker holds, by name, and the errors for all others.
 
-A partition is *led* here, or only *held*: another broker leads it, or none does, and this one has a
-replica. Whatever keeps logs (flushes, retention, compaction, checkpoints) goes over all of them;
-clients reach those that are led.
+Each is *led* here, or only *held*: another broker leads it, or none does, and this one has a
+replica. A change of role or of the leader epoch is another
+:class:`~tallymark.broker.partitions.partition.Partition`. What takes care of logs (flushes,
+retention, compaction, checkpoints) goes over all of them; clients reach those that are led.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 from uuid import UUID
 
 from tallymark.broker.metadata.image import MetadataImage
@@ -15,45 +17,55 @@ from tallymark.broker.partitions.partition import Partition
 from tallymark.errors import CODES, KafkaError
 
 
+class _Offline(NamedTuple):
+    why: str
+    led: bool
+
+
 class Partitions:
-    """The partitions of this broker, by (topic, index). ``image`` is the current image. Iterating
-    goes over all, :meth:`led` over those that are led here."""
+    """The partitions of this broker, by (topic, index). ``image`` is the current image. Iteration
+    and ``len`` are over all, :meth:`led` over those that are led here."""
 
     def __init__(self) -> None:
         self.image = MetadataImage("")
-        self._all: dict[tuple[str, int], Partition] = {}
         self._led: dict[tuple[str, int], Partition] = {}
-        self._offline: dict[tuple[str, int], str] = {}
+        self._others: dict[tuple[str, int], Partition] = {}
+        self._offline: dict[tuple[str, int], _Offline] = {}
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(tuple(self._all.values()))
+        return iter((*self._led.values(), *self._others.values()))
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._led) + len(self._others)
 
     def led(self) -> Iterator[Partition]:
-        """The partitions that this broker leads."""
+        """Those that this broker leads."""
         return iter(tuple(self._led.values()))
-
-    def held(self, topic: str, index: int) -> Partition | None:
-        """The partition if this broker has a replica of it, led or not, else None."""
-        return self._all.get((topic, index))
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition if this broker leads it, else None."""
         return self._led.get((topic, index))
 
+    def held(self, topic: str, index: int) -> Partition | None:
+        """The partition if this broker has a replica of it, led or not, else None."""
+        key = (topic, index)
+        return self._led.get(key) or self._others.get(key)
+
+    def is_held(self, partition: Partition) -> bool:
+        """Whether it still is the one of its name: its log may be written to."""
+        return self.held(partition.topic, partition.index) is partition
+
     def find(self, topic: str, index: int) -> Partition:
-        """The partition, or KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
-        KAFKA_STORAGE_ERROR."""
+        """The partition that this broker leads, or KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR. The leader to name beside the error is in
+        :func:`~tallymark.broker.partitions.leader_hint.leader_hint`."""
         found = self._led.get((topic, index))
         if found is not None:
             return found
         where = f"{topic}-{index}"
-        if (topic, index) in self._offline:
-            raise KafkaError(
-                CODES["KAFKA_STORAGE_ERROR"], f"{where}: {self._offline[topic, index]}"
-            )
+        offline = self._offline.get((topic, index))
+        if offline is not None and offline.led:
+            raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{where}: {offline.why}")
         known = self.image.topics.get(topic)
         if known is None or not 0 <= index < len(known.partitions):
             raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], where)
@@ -68,45 +80,50 @@ class Partitions:
 
     def epoch_of(self, topic: str, index: int, told: int) -> int:
         """The leader epoch: the partition's own where this broker leads it, else ``told``, that of
-        the image."""
+        the image, which belongs to the leader that the image names."""
         led = self._led.get((topic, index))
         return told if led is None else led.leader_epoch
 
     def add(self, partition: Partition) -> None:
         """This broker leads the partition from now on."""
-        key = (partition.topic, partition.index)
-        self._offline.pop(key, None)
-        self._all[key] = self._led[key] = partition
+        self._put(self._led, partition)
 
     def hold(self, partition: Partition) -> None:
         """This broker has a replica of the partition, and does not lead it."""
+        self._put(self._others, partition)
+
+    def _put(self, role: dict[tuple[str, int], Partition], partition: Partition) -> None:
         key = (partition.topic, partition.index)
-        self._offline.pop(key, None)
-        self._led.pop(key, None)
-        self._all[key] = partition
+        for each in (self._led, self._others, self._offline):
+            each.pop(key, None)
+        role[key] = partition
 
     def remove(self, partition: Partition, *, deleted: bool = False) -> None:
-        """This broker no longer leads or holds the partition; ``deleted``: no broker does. Requests
-        that wait for it are answered."""
+        """This broker no longer leads or holds the partition in its leader epoch; ``deleted``: no
+        broker does. Requests that wait for it are answered. One of the same name that was put in
+        its place stays."""
         key = (partition.topic, partition.index)
-        if self._all.get(key) is partition:
-            del self._all[key]
-            self._led.pop(key, None)
+        for role in (self._led, self._others):
+            if role.get(key) is partition:
+                del role[key]
         partition.withdraw(deleted=deleted)
 
-    def set_offline(self, topic: str, index: int, why: str) -> None:
-        """Note that this broker should have the partition, but its disk has failed."""
-        self._offline[topic, index] = why
+    def set_offline(self, topic: str, index: int, why: str, *, led: bool = True) -> None:
+        """Note that this broker should lead the partition, or without ``led`` hold it, but its
+        disk has failed."""
+        self._offline[topic, index] = _Offline(why, led)
 
     def is_offline(self, topic: str, index: int) -> bool:
-        """Whether this broker should have the partition, but its disk has failed. Metadata then
-        reports no leader where it is this broker, and requests for the partition get
-        KAFKA_STORAGE_ERROR."""
-        held = self._all.get((topic, index))
-        return held.log.is_offline if held is not None else (topic, index) in self._offline
+        """Whether this broker should lead the partition, but its disk has failed. Metadata then
+        reports no leader, and requests for the partition get KAFKA_STORAGE_ERROR."""
+        led = self._led.get((topic, index))
+        if led is not None:
+            return led.log.is_offline
+        offline = self._offline.get((topic, index))
+        return offline is not None and offline.led
 
     def offline(self) -> list[tuple[str, int]]:
-        """The partitions that this broker should have but cannot open."""
+        """The partitions that this broker should lead or hold but cannot."""
         return list(self._offline)
 
     def forget_offline(self, topics: MetadataImage) -> None:

@@ -154,7 +154,7 @@ class Trail:
 
     def _led(self) -> Partition | None:
         """A partition of the topic that this broker leads."""
-        led = (each for each in self.state.partitions if each.topic == self._topic)
+        led = (each for each in self.state.partitions.led() if each.topic == self._topic)
         return min(led, key=lambda each: each.index, default=None)
 
     async def _make_topic(self) -> None:
