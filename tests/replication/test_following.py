@@ -199,3 +199,17 @@ def asked_at(one: Following, now_ms: int) -> Ask:
     ask = one.ask(LOG, now_ms)
     assert ask is not None
     return ask
+
+
+def test_a_leader_that_does_not_know_its_epoch_yet_is_asked_again_soon() -> None:
+    """A broker heard of a new leader before that leader did, and was told UNKNOWN_LEADER_EPOCH: the
+    leader's producers waited a second for it."""
+    one, now = following(), 0
+    pauses: list[int] = []
+    for _ in range(8):
+        step = one.failed(CODES["UNKNOWN_LEADER_EPOCH"], "not yet", now)
+        pauses.append(step.until_ms - now)
+        now = step.until_ms
+    assert pauses == [50, 100, 200, 400, 800, 1_000, 1_000, 1_000]
+    one.is_at(LOG, -1)
+    assert one.failed(CODES["CORRUPT_MESSAGE"], "bad", 0).until_ms == 1_000

@@ -24,6 +24,20 @@ FIRST_PAUSE_MS: Final = 1_000
 """replica.fetch.backoff.ms"""
 LONGEST_PAUSE_MS: Final = 30_000
 OUT_OF_RANGE: Final = CODES["OFFSET_OUT_OF_RANGE"]
+SOON_PAUSE_MS: Final = 50
+SOON: Final = frozenset(
+    CODES[name]
+    for name in (
+        "NOT_LEADER_OR_FOLLOWER",
+        "FENCED_LEADER_EPOCH",
+        "UNKNOWN_LEADER_EPOCH",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UNKNOWN_TOPIC_ID",
+        "REPLICA_NOT_AVAILABLE",
+    )
+)
+"""A leader that does not know yet what this broker knows, or the other way round: the producers of
+a new leader wait for this."""
 FENCED: Final = CODES["FENCED_LEADER_EPOCH"]
 UNKNOWN_EPOCH_CODE: Final = CODES["UNKNOWN_LEADER_EPOCH"]
 
@@ -191,8 +205,12 @@ class Following:
     def failed(self, code: int, why: str, now_ms: int) -> SetAside:
         """Something went wrong with this partition, here or at the leader: it waits 1 s
         (``first_pause_ms``), and twice as long after each further failure until a step is done, at
-        most 30 s."""
-        pause = min(self.first_pause_ms << min(self.failures, 10), LONGEST_PAUSE_MS)
+        most 30 s. What ends with a change of the leader (:data:`SOON`) is asked again after 50 ms,
+        and at least every second."""
+        first, longest = self.first_pause_ms, LONGEST_PAUSE_MS
+        if code in SOON:
+            first, longest = min(SOON_PAUSE_MS, first), first
+        pause = min(first << min(self.failures, 10), longest)
         self.failures += 1
         self.pause_until_ms = now_ms + pause
         return SetAside(self.pause_until_ms, code, why)

@@ -94,7 +94,7 @@ def test_every_failure_says_what_to_do() -> None:
     assert is_expected(CODES["FENCED_LEADER_EPOCH"])
     assert not is_expected(CODES["CORRUPT_MESSAGE"])
     told = {what_to_do(code) for code in CODES.values()}
-    assert len(told) == 5
+    assert len(told) == 6
     assert "verify-log" in what_to_do(CODES["CORRUPT_MESSAGE"])
 
 

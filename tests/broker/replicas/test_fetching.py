@@ -184,11 +184,12 @@ def test_a_corrupt_batch_sets_one_partition_aside_and_no_other(
         followers.follow(other.follower.partition, 1)
         await eventually(other.is_equal)
         (bad,) = [each for each in followers if each.key == ("orders", 0)]
-        await eventually(lambda: bad.why_aside != "")
-        assert "batch at offset" in bad.why_aside
+        await eventually(lambda: bad.aside is not None)
+        assert bad.aside is not None
+        assert "batch at offset" in bad.aside.why
         copying.leaders.change = lambda answer: answer
         await eventually(copying.is_equal)
-        assert bad.why_aside == ""
+        assert bad.aside is None
 
     with caplog.at_level(logging.WARNING):
         copying.run(work)
@@ -351,7 +352,7 @@ def test_a_dead_disk_ends_the_copying_of_its_partitions_only() -> None:
         copying.lead(0)
         other.lead(0)
         (bad,) = [each for each in followers if each.key == ("orders", 0)]
-        await eventually(lambda: bad.why_aside != "")
+        await eventually(lambda: bad.aside is not None)
         await eventually(other.is_equal)
 
     copying.run(work)

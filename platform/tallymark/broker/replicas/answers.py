@@ -6,23 +6,28 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from tallymark.broker.replicas.sessions import Key
 from tallymark.errors import CODES, KafkaError
-from tallymark.protocol.messages import FetchResponsePartition, ListOffsetsResponse
+from tallymark.protocol.messages import (
+    FetchResponse,
+    FetchResponsePartition,
+    ListOffsetsResponse,
+)
 from tallymark.protocol.schema import Buffer
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.following import Answer
+from tallymark.replication.following import SOON, Answer
 from tallymark.replication.truncation import EpochEnd
 
 _BASE_OFFSET_BYTES: Final = 8
-_SOON: Final = frozenset(
+_ENDS_A_SESSION: Final = frozenset(
     CODES[name]
     for name in (
-        "NOT_LEADER_OR_FOLLOWER",
-        "FENCED_LEADER_EPOCH",
-        "UNKNOWN_LEADER_EPOCH",
-        "UNKNOWN_TOPIC_OR_PARTITION",
+        "NONE",
+        "FETCH_SESSION_ID_NOT_FOUND",
+        "INVALID_FETCH_SESSION_EPOCH",
+        "FETCH_SESSION_TOPIC_ID_ERROR",
+        "INCONSISTENT_TOPIC_ID",
         "UNKNOWN_TOPIC_ID",
-        "REPLICA_NOT_AVAILABLE",
     )
 )
 
@@ -32,6 +37,21 @@ class FetchedPartition(NamedTuple):
 
     answer: Answer
     records: Buffer
+
+
+def partitions_of(response: FetchResponse) -> list[tuple[Key, FetchResponsePartition]]:
+    """The partitions of an answer, in its order."""
+    return [
+        ((topic.topic_id, one.partition_index), one)
+        for topic in response.responses
+        for one in topic.partitions
+    ]
+
+
+def ends_a_session(code: int) -> bool:
+    """An answer as a whole has this error, or (0) does not fit to its request: the session begins
+    anew, without a pause for the first time. Other errors are of the connection."""
+    return code in _ENDS_A_SESSION
 
 
 def read_answer(partition: FetchResponsePartition) -> FetchedPartition:
@@ -76,7 +96,7 @@ def read_offset(response: ListOffsetsResponse, partition: TopicPartition) -> int
 def is_expected(code: int) -> bool:
     """The error comes with a change of the leader, and goes by itself when the new state is
     known."""
-    return code in _SOON
+    return code in SOON
 
 
 def what_to_do(code: int) -> str:
@@ -89,4 +109,6 @@ def what_to_do(code: int) -> str:
         return "report this as a fault of Tallymark"
     if code == CODES["KAFKA_STORAGE_ERROR"]:
         return "see the lines about the disk, here or at the leader, and free or mend it"
+    if code == CODES["CLUSTER_AUTHORIZATION_FAILED"]:
+        return "give the user of the brokers CLUSTER_ACTION on the cluster (or super.users)"
     return "it is tried again"

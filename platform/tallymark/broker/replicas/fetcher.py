@@ -6,8 +6,9 @@
       ▲        one request at a time, in a session (KIP-227)      │
       └── failure: every partition waits, the session begins anew ◀
 
-A partition that comes while a request is on its way is asked for with the next one; the leader
-answers within ``replica.fetch.wait.max.ms``.
+A leader that has nothing to send keeps a request for ``replica.fetch.wait.max.ms``. A partition
+that comes meanwhile would wait as long, and with it the producers of its new leader: the connection
+is given up for another one.
 """
 
 from __future__ import annotations
@@ -15,10 +16,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from tallymark.broker.connections.port import BrokerConnection, BrokerConnections
-from tallymark.broker.replicas.answers import read_answer, read_offset
+from tallymark.broker.replicas.answers import (
+    ends_a_session,
+    partitions_of,
+    read_answer,
+    read_offset,
+    what_to_do,
+)
 from tallymark.broker.replicas.fetch_requests import (
     FIRST_VERSION,
     Candidate,
@@ -30,68 +38,102 @@ from tallymark.broker.replicas.fetch_requests import (
 from tallymark.broker.replicas.fetch_settings import FetchSettings
 from tallymark.broker.replicas.followed import FollowedPartition
 from tallymark.broker.replicas.sessions import FollowerSession, Key
-from tallymark.errors import CODES, KafkaError, TallymarkError
-from tallymark.protocol.messages import FetchResponse
+from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
+from tallymark.protocol.messages import FetchRequest, FetchResponse
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 from tallymark.protocol.wire.fetch import Replica
 from tallymark.replication.following import Ask
 from tallymark.replication.throttle import ReplicationThrottle
 
 log: Final = logging.getLogger(__name__)
-_UNSUPPORTED: Final = CODES["UNSUPPORTED_VERSION"]
+
+_LOOK_MS: Final = 1000
+"""So often all partitions are looked at; otherwise those of which something is known to have
+changed."""
+_STEPS_WAIT: Final = 0.05
+"""Seconds that a request waits for steps of partitions: they are asked for with it then."""
+_STEPS_WAIT_MS: Final = 50
+"""While steps are being done, a leader that has nothing to send keeps a request so long only."""
+_GIVE_UP_AFTER: Final = 0.01
+"""Seconds: the answer of a leader that has something to send comes sooner."""
+_TURN_BYTES: Final = 64 * 1024
+_TURN_PARTITIONS: Final = 16
+"""So many are appended before the event loop gets its turn: a few ms where batches are small."""
+
+
+@dataclass(slots=True)
+class Copying:
+    """What the fetchers of one broker share. ``me`` is its id, ``epoch`` that of its registration,
+    -1 while there is none: then nothing is asked. ``is_throttled``: a partition's bytes count for
+    ``throttle``. ``refused`` hears of a leader at whose address no process listens."""
+
+    me: int
+    connections: BrokerConnections
+    settings: FetchSettings
+    now_ms: Callable[[], int]
+    throttle: ReplicationThrottle
+    is_throttled: Callable[[TopicPartition], bool]
+    refused: Callable[[int], None] = lambda _: None
+    epoch: int = -1
 
 
 class Fetcher:
-    """See the module. Belongs to the event loop. ``epoch`` returns this broker's epoch, -1 while it
-    is not registered: then nothing is asked. ``is_throttled`` says whether a partition's bytes
-    count for ``throttle``."""
+    """See the module. Belongs to the event loop."""
 
-    def __init__(
-        self,
-        me: int,
-        leader: int,
-        connections: BrokerConnections,
-        settings: FetchSettings,
-        now_ms: Callable[[], int],
-        epoch: Callable[[], int],
-        throttle: ReplicationThrottle,
-        is_throttled: Callable[[TopicPartition], bool],
-    ) -> None:
+    def __init__(self, leader: int, copying: Copying) -> None:
         self.leader = leader
-        self._me = me
-        self._connections = connections
-        self._settings = settings
-        self._now_ms = now_ms
-        self._epoch = epoch
-        self._throttle = throttle
-        self._is_throttled = is_throttled
+        self._copying = copying
         self._partitions: dict[Key, FollowedPartition] = {}
+        self._candidates: dict[Key, Candidate] = {}
+        self._touched: set[Key] = set()
+        self._resting: set[Key] = set()
+        """Partitions that are not asked for at the moment."""
+        self._looked_ms = 0
         self._changed = asyncio.Event()
+        """Something may be asked that could not be asked before."""
+        self._urgent = asyncio.Event()
+        """And a request that is kept by the leader is given up for it."""
         self._connection: BrokerConnection | None = None
         self._session = FollowerSession()
         self._asked_as = -1
+        self._misfits = 0
         self._complaint = ""
         self._task = asyncio.create_task(self._run(), name=f"fetch from broker {leader}")
-        self._task.add_done_callback(_ended)
 
     def __len__(self) -> int:
         return len(self._partitions)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to the leader."""
+        return self._connection is not None
+
     def add(self, followed: FollowedPartition) -> None:
         """Copy this partition, too."""
-        partition = followed.partition
-        self._partitions[partition.topic_id, partition.index] = followed
-        self._changed.set()
+        self._partitions[followed.id] = followed
+        self.touch(followed.id)
+        self._urgent.set()
 
     def drop(self, followed: FollowedPartition) -> None:
         """Ask for it no more."""
-        key = followed.partition.topic_id, followed.partition.index
+        key = followed.id
         if self._partitions.get(key) is followed:
             del self._partitions[key]
+            self._candidates.pop(key, None)
+            self._touched.discard(key)
+            self._resting.discard(key)
 
-    def wake(self) -> None:
-        """Look again now at what is to be asked."""
+    def touch(self, key: Key) -> None:
+        """The partition may be asked for something else than before."""
+        if key in self._partitions:
+            self._touched.add(key)
+            self._changed.set()
+
+    def look_again(self) -> None:
+        """At all partitions, now."""
+        self._touched.update(self._partitions)
         self._changed.set()
+        self._urgent.set()
 
     async def stop(self) -> None:
         """Close the connection, end the task."""
@@ -104,133 +146,190 @@ class Fetcher:
     async def _run(self) -> None:
         while True:
             self._changed.clear()
-            if not self._partitions or self._epoch() < 0:
+            self._urgent.clear()
+            if not self._partitions or self._copying.epoch < 0:
                 await self._close()
                 await self._changed.wait()
                 continue
             try:
                 await self._round()
             except (TallymarkError, OSError) as error:
-                self._report(error)
-                await self._close()
-                await self._pause(self._settings.replica_fetch_backoff_ms)
+                await self._failed(error)
+            except Exception as error:  # nothing may end the copying of all partitions (KAFKA-8346)
+                log.exception("a fetch from broker %d failed by a fault of ours", self.leader)
+                await self._failed(error)
 
     async def _round(self) -> None:
         """One request and its answer. TallymarkError where the connection failed."""
-        for followed in list(self._partitions.values()):
-            if followed.needs_begin:
-                await followed.begin()
-        choice = choose(self._candidates(), self._throttle, self._now_ms())
+        self._look()
+        steps = self._steps()
+        if steps:
+            await asyncio.wait(steps, timeout=_STEPS_WAIT)
+            self._look()
+        copying, now_ms = self._copying, self._copying.now_ms()
+        choice = choose(self._candidates.values(), copying.throttle, now_ms)
         if not choice.asks:
-            again = 1000 if choice.again_ms is None else choice.again_ms - self._now_ms()
-            await self._pause(min(1000, max(1, again)))
+            again = now_ms + _LOOK_MS if choice.again_ms is None else choice.again_ms
+            await self._pause(min(_LOOK_MS, max(1, again - now_ms)))
             return
         connection = await self._connected()
-        response = await self._ask(connection, choice)
-        self._complaint = ""
-        await self._answered(response, choice, connection)
+        wait_ms = choice.wait_ms(now_ms, copying.settings)
+        if self._steps():
+            wait_ms = min(wait_ms, _STEPS_WAIT_MS)
+        response = await self._ask(connection, choice, wait_ms)
+        if response is not None:
+            await self._answered(response, choice, connection)
 
-    def _candidates(self) -> list[Candidate]:
-        return [
-            Candidate(
-                key,
-                followed.ask(),
-                followed.following.pause_until_ms,
-                self._is_throttled(followed.key),
-            )
-            for key, followed in self._partitions.items()
-        ]
+    def _look(self) -> None:
+        """Renew the candidates that may have changed."""
+        now_ms = self._copying.now_ms()
+        if abs(now_ms - self._looked_ms) >= _LOOK_MS:
+            self._looked_ms = now_ms
+            self._touched.update(self._partitions)
+        touched, self._touched = self._touched, set()
+        for key in self._resting:
+            if self._candidates[key].paused_until_ms <= now_ms:
+                touched.add(key)
+        for key in touched:
+            followed = self._partitions.get(key)
+            if followed is not None:
+                self._renew(key, followed)
+
+    def _renew(self, key: Key, followed: FollowedPartition) -> None:
+        copying = self._copying
+        throttled = copying.throttle.rate is not None and copying.is_throttled(followed.key)
+        ask = followed.ask()
+        paused = 0 if followed.doing is not None else followed.following.pause_until_ms
+        self._candidates[key] = Candidate(key, ask, paused, throttled)
+        if ask is None:
+            self._resting.add(key)
+        else:
+            self._resting.discard(key)
+
+    def _steps(self) -> list[asyncio.Future[None]]:
+        resting = (self._partitions[key].doing for key in self._resting)
+        return [doing for doing in resting if doing is not None]
 
     async def _connected(self) -> BrokerConnection:
-        if self._asked_as != self._epoch():  # registered again: a session is of one registration
-            self._session.begin_anew()
-            self._asked_as = self._epoch()
+        copying = self._copying
         if self._connection is None:
             self._session = FollowerSession()
-            self._connection = await self._connections.open(self.leader)
+            self._connection = await copying.connections.open(self.leader)
+        if self._asked_as != copying.epoch:  # registered again: a session is of one registration
+            self._session.begin_anew()
+            self._asked_as = copying.epoch
         return self._connection
 
-    async def _ask(self, connection: BrokerConnection, choice: Choice) -> FetchResponse:
-        settings = self._settings
-        wait_ms = choice.wait_ms(self._now_ms(), settings)
-        request = fetch_request(
-            self._session.next(choice.asks), Replica(self._me, self._asked_as), settings, wait_ms
-        )
-        version = connection.version_of(type(request))
+    async def _ask(
+        self, connection: BrokerConnection, choice: Choice, wait_ms: int
+    ) -> FetchResponse | None:
+        """The leader's answer; None where the request was given up."""
+        settings = self._copying.settings
+        version = connection.version_of(FetchRequest)
         if version < FIRST_VERSION:
             raise KafkaError(
-                _UNSUPPORTED, f"broker {self.leader} serves Fetch up to version {version} only"
+                CODES["UNSUPPORTED_VERSION"],
+                f"broker {self.leader} serves Fetch up to version {version} only: upgrade it",
             )
-        return await connection.send(request, wait_ms + settings.replica_socket_timeout_ms)
+        me = Replica(self._copying.me, self._asked_as)
+        request = fetch_request(self._session.next(choice.asks), me, settings, wait_ms)
+        timeout_ms = wait_ms + settings.replica_socket_timeout_ms
+        sending = asyncio.create_task(connection.send(request, timeout_ms))
+        urgent = asyncio.create_task(self._urgent.wait())
+        try:
+            await asyncio.wait((sending, urgent), return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
+                await asyncio.wait((sending,), timeout=_GIVE_UP_AFTER)
+            if sending.done():
+                return sending.result()
+            await self._close()
+            return None
+        finally:
+            urgent.cancel()
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
 
     async def _answered(
         self, response: FetchResponse, choice: Choice, connection: BrokerConnection
     ) -> None:
-        told = {
-            (topic.topic_id, one.partition_index): one
-            for topic in response.responses
-            for one in topic.partitions
-        }
-        why = self._session.answered(response.error_code, response.session_id, told)
+        told = partitions_of(response)
+        why = self._session.answered(
+            response.error_code, response.session_id, [key for key, _ in told]
+        )
         if why is not None:
-            log.debug("fetch from broker %d begins anew: %s", self.leader, why)
-            await asyncio.sleep(0)
+            self._misfits += 1
+            if self._misfits > 1 or not ends_a_session(response.error_code):
+                raise KafkaError(response.error_code or CODES["INVALID_REQUEST"], why)
+            log.debug("the session with broker %d begins anew: %s", self.leader, why)
             return
-        size = 0
-        for key, one in told.items():
-            followed = self._partitions.get(key)
-            ask = choice.asks.get(key)
+        self._misfits, self._complaint = 0, ""
+        strayed: list[tuple[FollowedPartition, Ask]] = []
+        size = throttled = 0
+        for number, (key, one) in enumerate(told, 1):
+            followed, ask = self._partitions.get(key), choice.asks.get(key)
             if followed is None or ask is None:
-                continue
+                continue  # it is not followed any more
             fetched = read_answer(one)
-            if key in choice.throttled:
-                size += len(fetched.records)
-            await followed.answered(
-                ask, fetched, lambda key, ask: self._range_of(connection, key, ask)
-            )
-        if size:
-            self._throttle.charge(size, self._now_ms())
+            self._touched.add(key)
+            if await followed.answered(ask, fetched):
+                strayed.append((followed, ask))
+            size += len(fetched.records)
+            throttled += len(fetched.records) if key in choice.throttled else 0
+            if size >= _TURN_BYTES or number % _TURN_PARTITIONS == 0:
+                size = 0
+                await asyncio.sleep(0)
+        if throttled:
+            self._copying.throttle.charge(throttled, self._copying.now_ms())
+        for followed, ask in strayed:
+            await self._ask_range(connection, followed, ask)
 
-    async def _range_of(
-        self, connection: BrokerConnection, key: TopicPartition, ask: Ask
-    ) -> tuple[int, int]:
-        me = Replica(self._me, self._asked_as)
-        timeout_ms = self._settings.replica_socket_timeout_ms
-        start, end = [
-            read_offset(await connection.send(request, timeout_ms), key)
-            for request in range_requests(key, ask.leader_epoch, me, (EARLIEST, LATEST))
-        ]
-        return start, end
+    async def _ask_range(
+        self, connection: BrokerConnection, followed: FollowedPartition, ask: Ask
+    ) -> None:
+        key, me = followed.key, Replica(self._copying.me, self._asked_as)
+        timeout_ms = self._copying.settings.replica_socket_timeout_ms
+        try:
+            start, end = [
+                read_offset(await connection.send(request, timeout_ms), key)
+                for request in range_requests(key, ask.leader_epoch, me, (EARLIEST, LATEST))
+            ]
+        except KafkaError as error:
+            followed.failed(error)
+        else:
+            followed.range_told(ask, start, end)
+        self.touch(followed.id)
 
     # --- between requests
 
-    async def _pause(self, milliseconds: int) -> None:
-        """Until the time is over, or something has changed."""
-        try:
-            async with asyncio.timeout(milliseconds / 1000):
-                await self._changed.wait()
-        except TimeoutError:
-            pass
-
-    def _report(self, error: Exception) -> None:
-        """Log a failure of the connection once."""
+    async def _failed(self, error: Exception) -> None:
+        """Log a failure of the connection once, and pause."""
+        pause_ms = self._copying.settings.replica_fetch_backoff_ms
         level = logging.DEBUG if str(error) == self._complaint else logging.WARNING
         self._complaint = str(error)
+        todo = what_to_do(error.code) if isinstance(error, KafkaError) else "it is tried again"
         log.log(
             level,
-            "nothing is copied from broker %d (%d partitions): %s; tried again every %d ms",
+            "nothing is copied from broker %d (%d partitions): %s; %s every %d ms",
             self.leader,
             len(self._partitions),
             error,
-            self._settings.replica_fetch_backoff_ms,
+            todo,
+            pause_ms,
         )
+        await self._close()
+        if isinstance(error, ConnectError) and error.is_refused:
+            self._copying.refused(self.leader)
+        await self._pause(pause_ms)
+
+    async def _pause(self, milliseconds: int) -> None:
+        """Until the time is over, or something has changed."""
+        waiting = asyncio.create_task(self._changed.wait())
+        try:
+            await asyncio.wait((waiting,), timeout=milliseconds / 1000)
+        finally:
+            waiting.cancel()
 
     async def _close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
-
-
-def _ended(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.critical("a fetcher of replicas died", exc_info=error)

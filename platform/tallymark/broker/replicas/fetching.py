@@ -7,15 +7,17 @@ answers come in order. A fetcher lives as long as something is followed through 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tallymark.broker.connections.port import BrokerConnections
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.replicas.cutting import ReplicaCutter
 from tallymark.broker.replicas.fetch_settings import FetchSettings, slot_of
-from tallymark.broker.replicas.fetcher import Fetcher
+from tallymark.broker.replicas.fetcher import Copying, Fetcher
 from tallymark.broker.replicas.followed import FollowedPartition
+from tallymark.errors import TABLE
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.throttle import ReplicationThrottle
 
@@ -23,8 +25,22 @@ _Slot: TypeAlias = tuple[int, int]
 """Leader, number of the connection."""
 
 
+class FollowersNow(NamedTuple):
+    """How the copying goes: ``fetchers`` and how many of them have no connection; ``aside`` counts
+    partitions by the name of the error for which they are set aside; ``max_lag`` is Kafka's MaxLag,
+    the most records below a leader's high watermark that a partition does not have yet."""
+
+    fetchers: int
+    disconnected: int
+    followed: int
+    aside: Counter[str]
+    max_lag: int
+
+
 class Followers:
-    """Those of one broker, ``me``. Belongs to the event loop."""
+    """Those of one broker, ``me``. Belongs to the event loop. ``is_throttled``: whether a partition
+    counts for :attr:`throttle` now. ``refused`` is called with the id of a leader at whose address
+    no process listens any more."""
 
     def __init__(
         self,
@@ -34,16 +50,14 @@ class Followers:
         settings: FetchSettings,
         now_ms: Callable[[], int],
         is_throttled: Callable[[TopicPartition], bool] = lambda _: False,
+        refused: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.throttle = ReplicationThrottle(None, now_ms())
-        """``follower.replication.throttled.rate``."""
-        self._me = me
-        self._connections = connections
+        """``follower.replication.throttled.rate``; see :meth:`set_throttle`."""
+        self._copying = Copying(
+            me, connections, settings, now_ms, self.throttle, is_throttled, refused
+        )
         self._cutter = cutter
-        self._settings = settings
-        self._now_ms = now_ms
-        self._is_throttled = is_throttled
-        self._epoch = -1
         self._followed: dict[TopicPartition, tuple[FollowedPartition, Fetcher]] = {}
         self._fetchers: dict[_Slot, Fetcher] = {}
 
@@ -51,48 +65,69 @@ class Followers:
         return (followed for followed, _ in tuple(self._followed.values()))
 
     def follow(self, partition: Partition, leader: int) -> None:
-        """Copy the partition from broker ``leader``, in the partition's leader epoch. The one
-        before is to be ended first (:meth:`unfollow`)."""
+        """Copy the partition from broker ``leader``, in the partition's leader epoch.
+        ``begin_replicated`` was called for it. The one before is to be ended first
+        (:meth:`unfollow`); ValueError where it was not."""
+        copying = self._copying
+        key = partition.topic, partition.index
+        if key in self._followed:
+            raise ValueError(f"{partition} is followed already")
+        slot = leader, slot_of(key, copying.settings)
+        fetcher = self._fetchers.get(slot)
+        if fetcher is None:
+            fetcher = self._fetchers[slot] = Fetcher(leader, copying)
         followed = FollowedPartition(
             partition,
             leader,
             self._cutter,
-            self._now_ms,
-            self._settings.replica_fetch_backoff_ms,
+            copying.now_ms,
+            copying.settings.replica_fetch_backoff_ms,
+            fetcher.touch,
         )
-        assert followed.key not in self._followed, f"{partition} is followed already"
-        slot = leader, slot_of(followed.key, self._settings)
-        fetcher = self._fetchers.get(slot)
-        if fetcher is None:
-            fetcher = self._fetchers[slot] = Fetcher(
-                self._me,
-                leader,
-                self._connections,
-                self._settings,
-                self._now_ms,
-                lambda: self._epoch,
-                self.throttle,
-                self._is_throttled,
-            )
-        self._followed[followed.key] = followed, fetcher
+        self._followed[key] = followed, fetcher
         fetcher.add(followed)
 
     async def unfollow(self, keys: Iterable[TopicPartition]) -> None:
-        """Stop copying these. On return nothing of them is being appended or cut."""
-        gone = [self._followed.pop(key) for key in keys if key in self._followed]
+        """Stop copying these; those that are not followed are left out. On return nothing of them
+        is being appended or cut."""
+        gone = [self._followed.pop(key) for key in set(keys) if key in self._followed]
         for followed, fetcher in gone:
             fetcher.drop(followed)
-        for followed, _ in gone:
-            await followed.end()
+        await asyncio.gather(*(followed.end() for followed, _ in gone))
         idle = [slot for slot, fetcher in self._fetchers.items() if not len(fetcher)]
-        await asyncio.gather(*(self._fetchers.pop(slot).stop() for slot in idle))
+        await asyncio.gather(*[self._fetchers.pop(slot).stop() for slot in idle])
 
     def registered(self, epoch: int) -> None:
-        """This broker is registered under ``epoch``: each Fetch says so from now on. -1: it is not
+        """This broker is registered under ``epoch``: each Fetch says so from now on, sessions begin
+        anew, and what was set aside is tried at once (STALE_BROKER_EPOCH). -1: it is not
         registered, and copies nothing."""
-        self._epoch = epoch
+        if epoch == self._copying.epoch:
+            return
+        self._copying.epoch = epoch
+        for followed in self:
+            followed.retry()
         for fetcher in self._fetchers.values():
-            fetcher.wake()
+            fetcher.look_again()
+
+    def set_throttle(self, rate: int | None) -> None:
+        """``follower.replication.throttled.rate`` in bytes per second from now on, None for no
+        limit; or which partitions it is for has changed."""
+        self.throttle.set_rate(rate, self._copying.now_ms())
+        for fetcher in self._fetchers.values():
+            fetcher.look_again()
+
+    def now(self) -> FollowersNow:
+        """For metrics."""
+        aside = Counter[str]()
+        lag = 0
+        for followed in self:
+            lag = max(lag, followed.lag or 0)
+            if followed.aside is not None:
+                row = TABLE.get(followed.aside.code)
+                aside[row.name if row else str(followed.aside.code)] += 1
+        fetchers = self._fetchers.values()
+        disconnected = sum(not each.is_connected for each in fetchers)
+        return FollowersNow(len(fetchers), disconnected, len(self._followed), aside, lag)
 
     async def stop(self) -> None:
         """Copy nothing any more. On return nothing is being appended or cut."""
