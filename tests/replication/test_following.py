@@ -150,7 +150,7 @@ def test_an_empty_log_takes_the_whole_batch_that_spans_the_leaders_start() -> No
 def test_failures_set_aside_for_longer_and_longer_until_something_works() -> None:
     """KAFKA-8346: one bad partition ended the fetcher and with it all others."""
     one = following()
-    refused = Answer(error=CODES["NOT_LEADER_OR_FOLLOWER"])
+    refused = Answer(error=CODES["KAFKA_STORAGE_ERROR"])
     pauses: list[int] = []
     for _ in range(7):
         step = one.answered(asked_at(one, one.pause_until_ms), refused, LOG, 0)
