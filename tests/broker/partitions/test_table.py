@@ -17,6 +17,7 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import KafkaError
 from tallymark.log import LogConfig, LogManager
 from tallymark.protocol.records.batch import encode_batch
+from tallymark.replication.model import Assignment, PartitionState
 from tallymark.testing.memory_files import MemoryFiles
 
 TOPIC_ID = uuid.UUID(int=1)
@@ -36,7 +37,8 @@ def partition(logs: LogManager, index: int, epoch: int = 0) -> Partition:
 def table(*, led: tuple[int, ...] = (), followed: tuple[int, ...] = ()) -> Partitions:
     logs, found = manager(), Partitions()
     count = max((*led, *followed), default=0) + 1
-    images = tuple(PartitionImage(1, 7, (0, 1), (0, 1)) for _ in range(count))
+    state, assigned = PartitionState(1, 7, (0, 1)), Assignment((0, 1))
+    images = tuple(PartitionImage(state, assigned) for _ in range(count))
     topic = TopicImage("orders", TOPIC_ID, images, {})
     found.image = MetadataImage("c", topics={"orders": topic})
     for index in led:
