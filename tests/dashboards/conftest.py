@@ -1,8 +1,12 @@
-"""A store with one healthy topic, one with a loss and a duplicate, and what surrounds them."""
+"""A store with one healthy topic, one with a loss and a duplicate, and what surrounds them; and the
+one Chromium of all browser tests."""
 
+from __future__ import annotations
+
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -18,9 +22,32 @@ from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.tables import collectors, incidents, reporters, runs
 from tallymark_dashboards.app.application import create_app
 
+if TYPE_CHECKING:
+    from one_chromium import OneChromium
+    from playwright.sync_api import Browser
+
 W = 60_000
 NOON = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 EDGE = "dc1-to-aggregate"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[OneChromium]:
+    """One for all browser tests of a worker."""
+    if shutil.which("chromium") is None:
+        pytest.skip("there is no chromium (deploy/ensure-chromium)")
+    from one_chromium import OneChromium
+
+    one = OneChromium()
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: OneChromium) -> Iterator[Browser]:
+    """The browser, for the tests of one module."""
+    with chromium.shown() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ page of another origin cannot do it in the operator's name."""
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from playwright.sync_api import Browser, Page, sync_playwright
+from one_chromium import OneChromium
+from playwright.sync_api import Page
 
 from tallymark.cli.admin.users import command as users
 from tallymark.deployment import DashboardSettings, Deployment, HttpSecurity
@@ -23,12 +23,7 @@ from tallymark_dashboards.server import DashboardServer
 
 NOON = 1_767_268_800_000
 WINDOW = f"edge=dc1-to-aggregate&topic=clicks&window={NOON}"
-CHROMIUM = shutil.which("chromium") or ""
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.browser, pytest.mark.timeout(300)]
 FORGED = """<!doctype html><title>news</title><body onload="document.forms[0].submit()">
 <form method="post" action="SITE/act/accept">
 <input name="edge" value="dc1-to-aggregate"><input name="topic" value="clicks">
@@ -57,14 +52,12 @@ def site(tmp_path: Path, filled: Store) -> Iterator[str]:
 
 
 @pytest.fixture
-def alice() -> Iterator[Page]:
-    with sync_playwright() as p:
-        chromium: Browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        context = chromium.new_context(
+def alice(chromium: OneChromium) -> Iterator[Page]:
+    with chromium.shown() as browser:
+        context = browser.new_context(
             http_credentials={"username": "alice", "password": "secret"}, java_script_enabled=False
         )
         yield context.new_page()
-        chromium.close()
 
 
 def decided(store: Store) -> list[str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import pytest
+from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as Tab
-from playwright.sync_api import expect, sync_playwright
 
 from tallymark.deployment import DashboardSettings, Deployment
 from tallymark.net.web.server import WebServer, listen
@@ -22,8 +20,7 @@ from tallymark_dashboards.frame.page import Page
 from tallymark_dashboards.frame.registry import PAGES, page
 from tallymark_dashboards.view.marks import Tone
 
-CHROMIUM = shutil.which("chromium") or ""
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here")
+pytestmark = [pytest.mark.process, pytest.mark.browser]
 TEMPLATE = """{% extends "base.html" %}
 {% block tools %}<form><input id="find" name="q" value="{{ q }}"></form>{% endblock %}
 {% block content %}
@@ -100,17 +97,8 @@ def world(tmp_path: Path) -> Iterator[World]:
         del PAGES["rows"]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    expect.set_options(timeout=40_000)  # a busy machine takes its time
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
 @pytest.fixture
-def tab(world: World, browser: Any) -> Iterator[Tab]:
+def tab(world: World, browser: Browser) -> Iterator[Tab]:
     """The page, loaded once: a reload would lose ``window.mine``. It ends without an error on the
     console, and without a request to another host."""
     context = browser.new_context(viewport={"width": 1280, "height": 400})

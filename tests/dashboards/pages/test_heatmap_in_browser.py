@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from prepared_store import Prepared, deployment_in, prepare
 
 from tallymark.deployment import DashboardSettings
@@ -17,12 +16,7 @@ from tallymark.processes.ports import with_free_ports
 from tallymark_audit.store import open_store
 from tallymark_dashboards.server import DashboardServer
 
-CHROMIUM = shutil.which("chromium") or ""
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(not CHROMIUM, reason="there is no chromium here"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.browser, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +31,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Prepar
         yield deployment.dashboards.url, prepared
     finally:
         server.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as p:
-        yield p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
 
 
 def focused(page: Page) -> dict[str, Any]:

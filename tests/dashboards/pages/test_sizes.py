@@ -11,10 +11,14 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from large_store import BUSY, EDGE, Large, large_snapshots, prepare_large
+from looking import broken_words, wider_than_the_page, wider_than_their_box
 from page_text import text_of
+from playwright.sync_api import Browser, ViewportSize
 from prepared_store import deployment_in
+from screenshots import serving
 
 from tallymark_audit.store import open_store
 from tallymark_dashboards.app.application import create_app
@@ -25,6 +29,7 @@ load_pages()
 pytestmark = pytest.mark.slow
 FIRST_LOAD = 150_000
 """Bytes of a page with all that it needs, as they are sent."""
+WIDTHS = (360, 1280, 3840)
 NEED_A_NAME = ("topic", "window", "incident", "group", "schema", "run")
 
 
@@ -40,14 +45,18 @@ def new(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Large]]:
+def large_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FastAPI, Large]]:
     deployment = deployment_in(Path(tmp_path_factory.mktemp("large")))
     now = time.time_ns() // 1_000_000
     with open_store(deployment.audit_store) as store:
         found = prepare_large(store, now)
-        app = create_app(deployment, store, large_snapshots(now))
-        with TestClient(app) as client:
-            yield client, found
+        yield create_app(deployment, store, large_snapshots(now)), found
+
+
+@pytest.fixture(scope="module")
+def large(large_app: tuple[FastAPI, Large]) -> Iterator[tuple[TestClient, Large]]:
+    with TestClient(large_app[0]) as client:
+        yield client, large_app[1]
 
 
 def first_load(client: TestClient, page: str) -> int:
@@ -124,3 +133,23 @@ def test_pages_of_ten_thousand_lead_to_the_next(large: tuple[TestClient, Large])
     client, _ = large
     for path in ("/", "/incidents", "/heatmap", "/groups"):
         assert 'rel="next"' in client.get(path).text, path
+
+
+@pytest.mark.process
+@pytest.mark.browser
+@pytest.mark.timeout(300)
+def test_ten_thousand_of_everything_fit_at_every_width(
+    large_app: tuple[FastAPI, Large], browser: Browser
+) -> None:
+    """A page whose numbers have six digits more, and a list of 201 pages below it."""
+    app, found = large_app
+    tab = browser.new_page()
+    with serving(app) as url:
+        for name, (path, _) in large_addresses(found).items():
+            tab.goto(url + path, wait_until="load")
+            for width in WIDTHS:
+                tab.set_viewport_size(ViewportSize(width=width, height=900))
+                assert wider_than_the_page(tab) == [], (name, width)
+                assert broken_words(tab) == [], (name, width)
+                assert wider_than_their_box(tab) == [], (name, width)
+    tab.close()

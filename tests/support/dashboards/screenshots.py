@@ -102,7 +102,7 @@ def served(
             prepared = prepare(
                 store, deployment, now, hours=hours, stopped=stopped, hostile=hostile
             )
-            with _serving(create_app(deployment, store, snapshots(now))) as url:
+            with serving(create_app(deployment, store, snapshots(now))) as url:
                 yield url, prepared
 
 
@@ -113,13 +113,14 @@ def served_new() -> Iterator[str]:
         deployment = deployment_in(Path(folder))
         with (
             open_store(deployment.audit_store) as store,
-            _serving(create_app(deployment, store)) as url,
+            serving(create_app(deployment, store)) as url,
         ):
             yield url
 
 
 @contextmanager
-def _serving(app: FastAPI) -> Iterator[str]:
+def serving(app: FastAPI) -> Iterator[str]:
+    """The address of the dashboards while they are served."""
     listener = listen("127.0.0.1", 0, "the dashboards", "dashboards.port")
     server = WebServer(app, listener, "dashboards")
     try:

@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, delete, func, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 
 from tallymark_audit.judge.incidents import NO_VERDICT, PASSING, Change
 from tallymark_audit.judge.states import GOOD
@@ -50,6 +50,11 @@ _COLUMNS: Final = [
     verdicts.c[name]
     for name in ("window", "source", "state", "judged_at", "accepted_by", *SUMS)
 ]  # fmt: skip
+_OF_WINDOWS: Final = select(*_COLUMNS).where(
+    verdicts.c.edge == bindparam("edge"),
+    verdicts.c.topic == bindparam("topic"),
+    verdicts.c.window.in_(bindparam("windows", expanding=True)),
+)
 
 
 class _Sources(NamedTuple):
@@ -129,10 +134,9 @@ def _others(
     """By window and source, the verdicts that this transaction has not changed."""
     lacking = [at for at, known in windows.items() if not {COLLECTOR, SPARK} <= known.after.keys()]
     found: dict[int, dict[str, Row]] = defaultdict(dict)
-    v = verdicts.c
     for some in chunks(sorted(lacking)):
-        query = select(*_COLUMNS).where(v.edge == edge, v.topic == topic, v.window.in_(some))
-        for row in connection.execute(query).mappings():
+        place = {"edge": edge, "topic": topic, "windows": some}
+        for row in connection.execute(_OF_WINDOWS, place).mappings():
             if row["source"] not in windows[row["window"]].after:
                 found[row["window"]][row["source"]] = dict(row)
     return found

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, exists, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    or_,
+    select,
+)
 
 from tallymark.errors import UserError
 from tallymark_audit.judge.apart import is_unjudged
@@ -41,6 +51,18 @@ MAX_CELL_BYTES = 1 << 20
 _UNDECIDED = tuple(str(state) for state in UNDECIDED)
 WRONG = ("missing", "duplicates", "unclaimed")
 """The counts of which more is worse."""
+# Held until the end of the transaction: the sums are changed by the difference to these.
+_HELD = (
+    select(verdicts)
+    .where(
+        verdicts.c.edge == bindparam("edge"),
+        verdicts.c.topic == bindparam("topic"),
+        verdicts.c.source == bindparam("source"),
+        verdicts.c.window.in_(bindparam("windows", expanding=True)),
+    )
+    .order_by(verdicts.c.window)
+    .with_for_update()
+)
 
 
 def record_verdicts(
@@ -183,15 +205,8 @@ def _present(
     found: dict[tuple[str, str, int], Row] = {}
     for (edge, topic), windows in sorted(wanted.items()):
         for some in chunks(sorted(windows)):
-            query = select(verdicts).where(
-                verdicts.c.edge == edge,
-                verdicts.c.topic == topic,
-                verdicts.c.source == source,
-                verdicts.c.window.in_(some),
-            )
-            # Held until the end: the sums are changed by the difference to these.
-            query = query.order_by(verdicts.c.window).with_for_update()
-            for row in connection.execute(query).mappings():
+            place = {"edge": edge, "topic": topic, "source": source, "windows": some}
+            for row in connection.execute(_HELD, place).mappings():
                 found[edge, topic, row["window"]] = dict(row)
     return found
 

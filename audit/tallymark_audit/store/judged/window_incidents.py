@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, or_, select, update
+from sqlalchemy import Connection, bindparam, or_, select, update
 
 from tallymark_audit.judge.incidents import (
     Change,
@@ -31,6 +31,21 @@ FAR = (1 << 63) - 1
 """The farthest that a window can be: a stranger's stamps name any time."""
 REPAIRED_BY = "repair {number}"
 """How an incident names the repair that ended it."""
+# Made once: when a broker fails, ten thousand topics have an incident in one transaction, and making
+# these anew for each took as long as asking them.
+_MEMBERS = select(incident_windows).where(
+    incident_windows.c.edge == bindparam("edge"),
+    incident_windows.c.topic == bindparam("topic"),
+    incident_windows.c.window.in_(bindparam("windows", expanding=True)),
+)
+_NEAR = select(window_incidents).where(
+    window_incidents.c.edge == bindparam("edge"),
+    window_incidents.c.topic == bindparam("topic"),
+    window_incidents.c.merged_into == 0,
+    window_incidents.c.last_window >= bindparam("earliest"),
+    window_incidents.c.first_window <= bindparam("latest"),
+)
+_NEW = window_incidents.insert().returning(window_incidents.c.id)
 
 
 def standing_of(row: RowLike) -> Standing:
@@ -72,19 +87,15 @@ def _load(
 ) -> Incidents:
     windows = sorted({one.window for one in changes})
     known = Incidents(window_ms)
-    w, t = incident_windows.c, window_incidents.c
+    place = {"edge": edge, "topic": topic}
     for some in chunks(windows):
-        query = select(incident_windows).where(w.edge == edge, w.topic == topic, w.window.in_(some))
-        for row in connection.execute(query).mappings():
+        for row in connection.execute(_MEMBERS, {**place, "windows": some}).mappings():
             known.members[row["window"]] = _member(row)
-    query = select(window_incidents).where(
-        t.edge == edge,
-        t.topic == topic,
-        t.merged_into == 0,
-        t.last_window >= max(windows[0] - known.reach, -FAR),
-        t.first_window <= min(windows[-1] + known.reach, FAR),
-    )
-    for row in connection.execute(query).mappings():
+    near = {
+        "earliest": max(windows[0] - known.reach, -FAR),
+        "latest": min(windows[-1] + known.reach, FAR),
+    }
+    for row in connection.execute(_NEAR, {**place, **near}).mappings():
         known.runs[row["id"]] = _run(row)
     # A window whose incident was removed counts as one that was never bad.
     known.members = {at: one for at, one in known.members.items() if one.incident in known.runs}
@@ -119,8 +130,7 @@ def _save(connection: Connection, edge: str, topic: str, known: Incidents) -> No
     new = (one for one in known.touched if one < 0 and not known.runs[one].merged_into)
     for number in sorted(new, reverse=True):  # one that was merged at once was never seen
         row = _run_row(edge, topic, known.runs[number])
-        made = window_incidents.insert().values(**row).returning(window_incidents.c.id)
-        numbers[number] = connection.execute(made).scalar_one()
+        numbers[number] = connection.execute(_NEW, row).scalar_one()
     for number in sorted(one for one in known.touched if one > 0):
         into = _merged_into(known, number)
         into = numbers.get(into, into)
