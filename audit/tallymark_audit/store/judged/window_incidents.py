@@ -31,8 +31,8 @@ FAR = (1 << 63) - 1
 """The farthest that a window can be: a stranger's stamps name any time."""
 REPAIRED_BY = "repair {number}"
 """How an incident names the repair that ended it."""
-# Made once: when a broker fails, ten thousand topics have an incident in one transaction, and making
-# these anew for each took as long as asking them.
+# Made once: when a broker fails, ten thousand topics have an incident in one transaction, and
+# making these anew for each took as long as asking them.
 _MEMBERS = select(incident_windows).where(
     incident_windows.c.edge == bindparam("edge"),
     incident_windows.c.topic == bindparam("topic"),
