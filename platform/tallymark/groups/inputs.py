@@ -95,6 +95,9 @@ class Decision:
     """The answer to an input without a ticket: one code each."""
     otherwise: Callable[[int], Decision] | None = None
     """None: the same decision, without the records."""
+    refused: bool = False
+    """The append has failed, and this is followed instead: its responses tell nothing that is
+    stored."""
 
 
 def refused_join(join: Join, error: int, member_id: str | None = None) -> tuple[int, JoinReply]:

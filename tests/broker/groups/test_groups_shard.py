@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from tallymark.broker.coordinators.replayed import ReplayedState
+from tallymark.broker.coordinators.shards import put_in_force
+from tallymark.broker.coordinators.state_log import append_batch, replay_log
 from tallymark.broker.groups.expiry import OffsetsExpiry, expire_offsets
-from tallymark.broker.groups.log import append_records, replay_log
 from tallymark.broker.groups.shard import GroupShard
-from tallymark.broker.groups.shards import GroupShards, group_config, put_in_force
+from tallymark.broker.groups.shards import GroupShards, group_config
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import CODES, KafkaError
@@ -168,7 +170,7 @@ async def test_a_topic_deleted_while_groups_are_loaded_is_forgotten() -> None:
     box.store.forget_topic("t")
     await loading
     assert box.store.of("g", 1).state.offsets.get("g", "t", 0) is None
-    assert replay_log(partition.log).offsets.get("g", "t", 0) is None
+    assert replay_log(partition.log, GroupsState()).offsets.get("g", "t", 0) is None
 
 
 @scenario
@@ -217,8 +219,8 @@ async def test_groups_that_cannot_be_taken_over_leave_no_timers() -> None:
     for name in ("g", "h"):
         await stable(shard, name)
     box.store.close()
-    state = replay_log(box.partition().log)
-    made = GroupShard(box.partition(), state, group_config(SETTINGS), shard._now)
+    state = replay_log(box.partition().log, GroupsState())
+    made = GroupShard(ReplayedState(box.partition(), state), group_config(SETTINGS), shard._now)
     state.metadata["h"] = None  # type: ignore[assignment]  # no group can be made of that
     with pytest.raises(AttributeError):
         await put_in_force(made)
@@ -243,7 +245,7 @@ async def test_a_failing_disk_is_told_and_nothing_is_promised() -> None:
     assert shard.group("h") is None
     with contextlib.suppress(KafkaError):
         shard.forget_topic("t")
-    assert replay_log(box.partition().log) == GroupsState()
+    assert replay_log(box.partition().log, GroupsState()) == GroupsState()
     shard.close()
 
 
@@ -269,7 +271,7 @@ async def test_many_offsets_go_into_several_batches() -> None:
     shard = await box.shard()
     commits = [Commit("t", n, n, metadata="x" * 1_000) for n in range(2_000)]
     assert set(shard.commit("g", Committer(), commits, 4_096, 0)) == {0}
-    replayed = replay_log(shard.partition.log)
+    replayed = replay_log(shard.partition.log, GroupsState())
     assert replayed == shard.state
     assert len(list(replayed.offsets.of_group("g"))) == 2_000
 
@@ -322,7 +324,7 @@ async def test_old_offsets_and_empty_groups_are_forgotten() -> None:
     assert [group.group_id for group in shard.groups()] == ["g", "simple", "young"]
     await expire_offsets(box.store, HOUR)
     assert [group.group_id for group in shard.groups()] == ["young"]
-    assert replay_log(shard.partition.log) == shard.state
+    assert replay_log(shard.partition.log, GroupsState()) == shard.state
 
 
 @scenario
@@ -356,9 +358,9 @@ def test_a_log_that_was_cut_or_compacted_is_replayed_to_its_end() -> None:
     partition, state = box.partition(), GroupsState()
     for n in range(200):
         record = (encode_key(OffsetKey("g", "t", n)), encode_value(CommittedOffset(n)))
-        append_records(partition, state, [record], box.wall)
+        append_batch(partition, state, [record], box.wall)
     assert partition.log.segment_count > 3
-    assert replay_log(partition.log) == state
+    assert replay_log(partition.log, GroupsState()) == state
 
 
 def test_the_settings_reach_the_groups() -> None:

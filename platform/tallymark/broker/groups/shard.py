@@ -1,8 +1,10 @@
 """The groups of one partition of ``__consumer_offsets``: carries out the decisions about them.
 
-One turn of the event loop for each input: decide, append, replay, then apply and answer. Joins and
-syncs that are not answered yet are parked here, under their ticket; each group has one timer, for
-its next deadline. A client that disconnects is not noticed here: its member stays until its session
+One turn of the event loop for each input: decide, append, replay, then apply and answer. Every
+answer leaves when what it was decided from is committed
+(:mod:`tallymark.broker.coordinators.replayed`): with one replica in the same turn. Joins and syncs
+that are not decided yet are parked here, under their ticket; each group has one timer, for its next
+deadline. A client that disconnects is not noticed here: its member stays until its session
 ends, as in Kafka, and the connection drops the answer.
 """
 
@@ -15,9 +17,11 @@ from dataclasses import replace
 from itertools import count
 from typing import Final, TypeVar
 
-from tallymark.broker.groups.log import append_records, refusal_of
-from tallymark.broker.partitions.partition import Partition
-from tallymark.errors import CODES, KafkaError
+from tallymark.broker.coordinators.refusals import NOT_COORDINATOR, refusal_of
+from tallymark.broker.coordinators.replayed import ReplayedState
+from tallymark.broker.coordinators.settled import Settled
+from tallymark.broker.partitions.partition import ACKS_ALL, Partition
+from tallymark.errors import KafkaError
 from tallymark.groups.deletion import (
     decide_delete_group,
     decide_delete_offsets,
@@ -42,26 +46,28 @@ log = logging.getLogger(__name__)
 
 _GROUPS_A_TURN: Final = 50
 
+A = TypeVar("A")
 R = TypeVar("R", JoinReply, SyncReply)
 Decide = Callable[[Group, Now], Decision]
 
+NO_ANSWER: Final = 1
+"""``acks`` for what the coordinator decides by itself: no client is told, so it is appended also
+while fewer replicas than ``min.insync.replicas`` are in sync."""
+
 
 class GroupShard:
-    """Groups and their offsets. ``state`` is their stored part; only replay changes it.
+    """Groups and their offsets, in one leader epoch.
 
     Methods raise KafkaError where nothing could be appended; then nothing has changed.
     """
 
     def __init__(
         self,
-        partition: Partition,
-        state: GroupsState,
+        replayed: ReplayedState[GroupsState],
         config: GroupConfig,
         now: Callable[[], Now],
     ) -> None:
-        self.partition = partition
-        self.state = state
-        self.closed = False
+        self._replayed = replayed
         self._config = config
         self._now = now
         self._groups: dict[str, Group] = {}
@@ -69,26 +75,49 @@ class GroupShard:
         self._parked: dict[int, Callable[[Reply | int], None]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
+    @property
+    def partition(self) -> Partition:
+        """The partition of ``__consumer_offsets``."""
+        return self._replayed.partition
+
+    @property
+    def state(self) -> GroupsState:
+        """The stored part; only replay changes it."""
+        return self._replayed.state
+
+    @property
+    def closed(self) -> bool:
+        """Whether another broker coordinates the groups now."""
+        return self._replayed.closed
+
     async def take_over(self) -> None:
         """Activate the groups of ``state``; their members' sessions begin now."""
         for done, (group_id, kept) in enumerate(list(self.state.metadata.items())):
             if done % _GROUPS_A_TURN == 0:
                 await asyncio.sleep(0)
             self._groups[group_id] = from_metadata(group_id, kept, self._now().ms)
-            self._run(group_id, lambda group, now: decide_take_over(group, self._config, now))
+            self._run(
+                group_id,
+                lambda group, now: decide_take_over(group, self._config, now),
+                acks=NO_ANSWER,
+            )
 
     def close(self) -> None:
-        """Another broker coordinates the groups now: answer parked requests with
+        """Another broker coordinates the groups now: answer everything that waits with
         NOT_COORDINATOR."""
-        self.closed = True
+        self._replayed.close()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         parked, self._parked = self._parked, {}
         for answer in parked.values():
-            answer(CODES["NOT_COORDINATOR"])
+            answer(NOT_COORDINATOR)
 
-    # --- reading
+    # --- reading: what is read here goes to a client only through settled()
+
+    def settled(self, answer: A, refuse: Callable[[int], A]) -> Settled[A]:
+        """See :meth:`~tallymark.broker.coordinators.replayed.ReplayedState.settled`."""
+        return self._replayed.settled(answer, refuse)
 
     def group(self, group_id: str) -> Group | None:
         """The group, or None where there is none. A group that has only offsets is empty."""
@@ -106,7 +135,7 @@ class GroupShard:
 
     @property
     def parked(self) -> int:
-        """How many joins and syncs are not answered yet."""
+        """How many joins and syncs are not decided yet."""
         return len(self._parked)
 
     # --- members
@@ -129,20 +158,20 @@ class GroupShard:
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> int:
+    ) -> Settled[int]:
         """0, or the error code by which the member knows what to do."""
 
         def decide(group: Group, now: Now) -> Decision:
             return decide_heartbeat(group, member_id, instance_id, generation, self._config, now)
 
-        return self._run(group_id, decide, only_later=True).codes[0]
+        return self._told(self._run(group_id, decide, only_later=True), _first)
 
-    def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[int, ...]:
+    def leave(self, group_id: str, leavers: Sequence[Leaver]) -> Settled[tuple[int, ...]]:
         """An error code for each member that leaves."""
         decided = self._run(
             group_id, lambda group, now: decide_leave(group, leavers, self._config, now)
         )
-        return decided.codes
+        return self._told(decided, _all)
 
     # --- offsets
 
@@ -153,35 +182,30 @@ class GroupShard:
         commits: Sequence[Commit],
         max_metadata: int,
         no_group: int,
-    ) -> tuple[int, ...]:
+    ) -> Settled[tuple[int, ...]]:
         """An error code for each commit; ``no_group``: the code for members of an unknown group."""
         if committer.generation >= 0 and self.group(group_id) is None:
-            return (no_group,) * len(commits)
+            return self._told(Decision(Group(group_id), codes=(no_group,) * len(commits)), _all)
 
         def decide(group: Group, now: Now) -> Decision:
             return decide_commit(group, committer, commits, self._config, now, max_metadata)
 
-        return self._run(
+        decided = self._run(
             group_id, decide, only_later=True, too_large="INVALID_COMMIT_OFFSET_SIZE"
-        ).codes
-
-    def unexposed(self) -> asyncio.Future[None] | None:
-        """None where all that was decided here so far would survive what the settings promise;
-        otherwise (``flush.before.expose``) a future that is done when it would. See
-        :meth:`~tallymark.broker.partitions.partition.Partition.exposed`."""
-        return self.partition.exposed(self.partition.log.end_offset - 1)
+        )
+        return self._told(decided, _all)
 
     def delete_offsets(
         self, group_id: str, places: Sequence[tuple[str, int]]
-    ) -> tuple[int, list[int]]:
+    ) -> Settled[tuple[int, list[int]]]:
         """Delete offsets: one error code for the request, and if that is 0 one for each (topic,
         partition)."""
         group = self._groups.get(group_id) or Group(group_id)
         records, error, codes = decide_delete_offsets(self.state, group, places)
         self._append(records)
-        return error, codes
+        return self._replayed.settled((error, codes), lambda refused: (refused, []))
 
-    def delete_group(self, group_id: str) -> int:
+    def delete_group(self, group_id: str) -> Settled[int]:
         """Delete a group and its offsets; returns 0 or an error code."""
         group = self._groups.get(group_id) or Group(group_id)
         records, code = decide_delete_group(self.state, group)
@@ -189,17 +213,17 @@ class GroupShard:
         if not code:
             self._drop_if_gone(group)
             log.info("group deleted group=%.249r", group_id)
-        return code
+        return self._replayed.settled(code, _same)
 
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: delete the offsets that groups committed on it."""
-        self._append(decide_forget_topic(self.state.offsets, topic))
+        self._append(decide_forget_topic(self.state.offsets, topic), NO_ANSWER)
 
     def expire(self, group_id: str, retention_ms: int) -> int:
         """Delete the expired offsets of a group; returns how many."""
         group = self._groups.get(group_id) or Group(group_id)
         records = decide_expire(self.state, group, retention_ms, self._now().wall_ms)
-        self._append(records)
+        self._append(records, NO_ANSWER)
         if records:
             self._drop_if_gone(group)
         return len(records)
@@ -213,6 +237,7 @@ class GroupShard:
         *,
         only_later: bool = False,
         too_large: str = "UNKNOWN_SERVER_ERROR",
+        acks: int = ACKS_ALL,
     ) -> Decision:
         """Decide, append, replay, apply. ``only_later``: this input moves no deadline to an earlier
         time, so the timer need not change."""
@@ -220,7 +245,7 @@ class GroupShard:
         before = self._groups.get(group_id) or Group(group_id)
         decision = decide(before, now)
         try:
-            self._append(decision.records)
+            self._append(decision.records, acks)
         except KafkaError as error:
             log.error("group=%.249r: its records cannot be appended: %s", group_id, error)
             decision = self._without_records(decision, refusal_of(error, too_large))
@@ -232,17 +257,29 @@ class GroupShard:
         if not only_later or group_id not in self._timers:
             self._set_timer(after, now)
         for ticket, reply in decision.replies:
-            self._parked.pop(ticket)(reply)
+            self._reply(self._parked.pop(ticket), reply, decision.refused)
         return decision
 
     def _without_records(self, decision: Decision, code: int) -> Decision:
-        if decision.otherwise is None:
-            return replace(decision, records=())
-        return replace(decision.otherwise(code), records=())
+        if decision.otherwise is not None:
+            decision = decision.otherwise(code)
+        return replace(decision, records=(), refused=True)
 
-    def _append(self, records: Sequence[GroupRecord]) -> None:
-        if records:
-            append_records(self.partition, self.state, records, self._now().wall_ms)
+    def _append(self, records: Sequence[GroupRecord], acks: int = ACKS_ALL) -> None:
+        self._replayed.append(records, self._now().wall_ms, acks=acks)
+
+    def _reply(self, answer: Callable[[Reply | int], None], reply: Reply, refused: bool) -> None:
+        if refused:
+            answer(reply)
+        else:
+            self._replayed.when_settled(lambda code: answer(code or reply))
+
+    def _told(self, decision: Decision, of: Callable[[tuple[int, ...]], A]) -> Settled[A]:
+        """The answer of codes. What was refused is told at once: it says nothing of the group."""
+        codes = decision.codes
+        if decision.refused:
+            return of(codes)
+        return self._replayed.settled(of(codes), lambda refused: of((refused,) * len(codes)))
 
     def _drop_if_gone(self, group: Group) -> None:
         """Drop the group unless it has members, or a record in the log says that it exists."""
@@ -276,7 +313,9 @@ class GroupShard:
 
     def _due(self, group_id: str) -> None:
         del self._timers[group_id]
-        self._run(group_id, lambda group, now: decide_expiry(group, self._config, now))
+        self._run(
+            group_id, lambda group, now: decide_expiry(group, self._config, now), acks=NO_ANSWER
+        )
 
     def _tell(self, before: Group, after: Group) -> None:
         if before.state is not after.state or before.generation != after.generation:
@@ -290,3 +329,15 @@ class GroupShard:
                 after.protocol,
                 after.leader,
             )
+
+
+def _first(codes: tuple[int, ...]) -> int:
+    return codes[0]
+
+
+def _all(codes: tuple[int, ...]) -> tuple[int, ...]:
+    return codes
+
+
+def _same(code: int) -> int:
+    return code

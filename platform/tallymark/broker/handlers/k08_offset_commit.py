@@ -9,17 +9,18 @@ Served 2-9.
 Kept: a commit is a record of ``__consumer_offsets`` in Kafka's own format, appended before the
 answer and replayed at a restart. While a group has members only they commit, each with the
 generation in force. A consumer that assigned its partitions itself (generation -1) commits to a
-group without members. With ``flush.before.expose`` the answer waits for the flush. Simplified: the
+group without members. The answer leaves when the records
+are committed (with one replica and ``flush.before.expose``: flushed). Simplified: the
 text of a commit is counted in bytes, by Kafka in characters.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final
 
-from tallymark.broker.requests.group_coordinator import authorized_shard, flush_error
+from tallymark.broker.coordinators.settled import respond
+from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
@@ -38,11 +39,9 @@ _FIRST_WITH_NOT_FOUND: Final = 9
 def handle(
     state: BrokerState, request: OffsetCommitRequest, call: Call
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Decide, append, replay, answer; all in one turn of the loop, unless
-    ``flush.before.expose`` lets the answer wait for a flush."""
+    """Decide, append, replay, answer; with one replica all in one turn of the loop."""
     commits = list(_commits(state, request, call))
     newer = call.version >= _FIRST_WITH_NOT_FOUND
-    codes: Sequence[int]
     try:
         shard = authorized_shard(state, call.connection, Operation.READ, request.group_id)
         codes = shard.commit(
@@ -57,19 +56,9 @@ def handle(
             state.settings.offset_metadata_max_bytes,
             CODES["GROUP_ID_NOT_FOUND" if newer else "ILLEGAL_GENERATION"],
         )
-        if not all(codes) and (exposed := shard.unexposed()) is not None:
-            return _later(request, codes, exposed)
     except KafkaError as error:
-        codes = [error.code] * len(commits)
-    return _response(request, codes)
-
-
-async def _later(
-    request: OffsetCommitRequest, codes: Sequence[int], exposed: asyncio.Future[None]
-) -> OffsetCommitResponse:
-    """The answer after the flush. Without one the commit may be undone by a power failure."""
-    failed = await flush_error(exposed)
-    return _response(request, [code or failed for code in codes])
+        return _response(request, [error.code] * len(commits))
+    return respond(codes, lambda told: _response(request, told))
 
 
 def _commits(state: BrokerState, request: OffsetCommitRequest, call: Call) -> Iterator[Commit]:

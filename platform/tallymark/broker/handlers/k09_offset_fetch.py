@@ -11,17 +11,19 @@ Kept: a partition without a commit is answered with offset -1 and no error, and 
 group. In v1, which has no top-level error, every partition has the error. Topics that the client
 may not describe are left out of "all". Beyond Kafka: a group that one request names twice is
 INVALID_REQUEST, a partition that it names twice is answered once; otherwise a small request could
-cause a huge answer, as each partition has a text.
+cause a huge answer, as each partition has a text. An offset is told when its record is committed; where
+that takes too long the error is COORDINATOR_LOAD_IN_PROGRESS, which all clients repeat.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeVar
 
-from tallymark.broker.requests.group_coordinator import authorized_shard, flush_error, shard_of
+from tallymark.broker.coordinators.refusals import LOADING, NOT_AVAILABLE
+from tallymark.broker.coordinators.settled import Settled, respond, when
+from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
@@ -39,6 +41,7 @@ from tallymark.protocol.messages import (
     OffsetFetchResponseTopic,
 )
 
+A = TypeVar("A")
 _FIRST_WITH_GROUPS: Final = 8
 _GROUPS_A_TURN: Final = 10
 _NOTHING: Final = CommittedOffset(-1)
@@ -50,97 +53,79 @@ def handle(
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """Look up each requested group by itself."""
     if call.version < _FIRST_WITH_GROUPS:
-        code, topics = _look_up(state, request.group_id, request.topics, call)
-        answer = OffsetFetchResponse(topics=topics, error_code=code)
-        return _exposed(state, request.group_id, answer, code)
+
+        def answer(code: int, topics: list[OffsetFetchResponseTopic]) -> OffsetFetchResponse:
+            return OffsetFetchResponse(topics=topics, error_code=code)
+
+        return respond(_look_up(state, request.group_id, request.topics, call, answer), _same)
     if len(request.groups) == 1:  # what every consumer asks
-        group = _group(state, request.groups[0], call)
-        answer = OffsetFetchResponse(groups=[group])
-        return _exposed(state, group.group_id, answer, group.error_code)
+        return respond(
+            _group(state, request.groups[0], call),
+            lambda group: OffsetFetchResponse(groups=[group]),
+        )
     return _many(state, request.groups, call)
 
 
-def _exposed(
-    state: BrokerState, group_id: str, answer: OffsetFetchResponse, code: int
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """The answer, after the flush of what it tells where ``flush.before.expose`` asks for that: an
-    offset that a power failure takes back must not be told."""
-    if code:
-        return answer
-    try:
-        exposed = shard_of(state, group_id).unexposed()
-    except KafkaError as error:
-        return _refused(answer, error.code)
-    return answer if exposed is None else _later(answer, exposed)
-
-
-async def _later(answer: OffsetFetchResponse, exposed: asyncio.Future[None]) -> OffsetFetchResponse:
-    failed = await flush_error(exposed)
-    return _refused(answer, failed) if failed else answer
-
-
-def _refused(answer: OffsetFetchResponse, code: int) -> OffsetFetchResponse:
-    if not answer.groups:
-        topics = [
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    _partition(each.partition_index, _NOTHING, code) for each in topic.partitions
-                ],
-            )
-            for topic in answer.topics
-        ]
-        return OffsetFetchResponse(topics=topics, error_code=code)
-    groups = [OffsetFetchResponseGroup(each.group_id, error_code=code) for each in answer.groups]
-    return OffsetFetchResponse(groups=groups)
+def _same(answer: OffsetFetchResponse) -> OffsetFetchResponse:
+    return answer
 
 
 async def _many(
     state: BrokerState, asked: Sequence[OffsetFetchRequestGroup], call: Call
 ) -> OffsetFetchResponse:
     seen: set[str] = set()
-    groups: list[OffsetFetchResponseGroup] = []
+    groups: list[Settled[OffsetFetchResponseGroup]] = []
     async for each in in_turns(asked, _GROUPS_A_TURN):
         if each.group_id in seen:
             code = CODES["INVALID_REQUEST"]
             groups.append(OffsetFetchResponseGroup(each.group_id, error_code=code))
         else:
             seen.add(each.group_id)
-            group = _group(state, each, call)
-            answer = _exposed(
-                state, each.group_id, OffsetFetchResponse(groups=[group]), group.error_code
-            )
-            if not isinstance(answer, OffsetFetchResponse):
-                answer = await answer
-            groups += answer.groups
-    return OffsetFetchResponse(groups=groups)
+            groups.append(_group(state, each, call))
+    return OffsetFetchResponse(groups=[await when(group) for group in groups])
 
 
 def _group(
     state: BrokerState, asked: OffsetFetchRequestGroup, call: Call
-) -> OffsetFetchResponseGroup:
-    code, topics = _look_up(state, asked.group_id, asked.topics, call)
-    return OffsetFetchResponseGroup(asked.group_id, topics, code)
+) -> Settled[OffsetFetchResponseGroup]:
+    def answer(code: int, topics: list[OffsetFetchResponseTopic]) -> OffsetFetchResponseGroup:
+        return OffsetFetchResponseGroup(asked.group_id, topics, code)
+
+    return _look_up(state, asked.group_id, asked.topics, call, answer)
 
 
 def _look_up(
-    state: BrokerState, group: str, asked: _Topics, call: Call
-) -> tuple[int, list[OffsetFetchResponseTopic]]:
+    state: BrokerState,
+    group: str,
+    asked: _Topics,
+    call: Call,
+    answer: Callable[[int, list[OffsetFetchResponseTopic]], A],
+) -> Settled[A]:
+    """``answer`` of an error code and the topics, when what they tell is committed."""
+
+    def refused(code: int) -> A:
+        return answer(code, [_failed(topic, code) for topic in asked or ()])
+
     try:
         shard = authorized_shard(state, call.connection, Operation.DESCRIBE, group)
     except KafkaError as error:
-        return error.code, [_failed(topic, error.code) for topic in asked or ()]
+        return refused(error.code)
     offsets = shard.state.offsets
     if asked is None:
-        topics = _everything(offsets, group)
-        return 0, [topic for topic in topics if _may_describe(state, topic.name, call, quiet=True)]
-    seen: set[tuple[str, int]] = set()
-    return 0, [
-        _found(offsets, group, topic, seen)
-        if _may_describe(state, topic.name, call)
-        else _failed(topic, CODES["TOPIC_AUTHORIZATION_FAILED"])
-        for topic in asked
-    ]
+        found = _everything(offsets, group)
+        topics = [topic for topic in found if _may_describe(state, topic.name, call, quiet=True)]
+    else:
+        seen: set[tuple[str, int]] = set()
+        topics = [
+            _found(offsets, group, topic, seen)
+            if _may_describe(state, topic.name, call)
+            else _failed(topic, CODES["TOPIC_AUTHORIZATION_FAILED"])
+            for topic in asked
+        ]
+    # Older clients give up at COORDINATOR_NOT_AVAILABLE: it is no error of this API.
+    return shard.settled(
+        answer(0, topics), lambda code: refused(LOADING if code == NOT_AVAILABLE else code)
+    )
 
 
 def _may_describe(state: BrokerState, topic: str, call: Call, *, quiet: bool = False) -> bool:

@@ -5,11 +5,14 @@ Served 0-4.
 * v3 static members (KIP-345); v4 flexible
 
 Kept: REBALANCE_IN_PROGRESS while members must join again, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
-FENCED_INSTANCE_ID.
+FENCED_INSTANCE_ID. The answer leaves when the generation that it confirms is committed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
+from tallymark.broker.coordinators.settled import respond
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
@@ -18,7 +21,9 @@ from tallymark.protocol.acls.words import Operation
 from tallymark.protocol.messages import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(state: BrokerState, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+def handle(
+    state: BrokerState, request: HeartbeatRequest, call: Call
+) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
     """Restart the member's session timeout."""
     try:
         shard = authorized_shard(state, call.connection, Operation.READ, request.group_id)
@@ -27,6 +32,10 @@ def handle(state: BrokerState, request: HeartbeatRequest, call: Call) -> Heartbe
     code = shard.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
+    return respond(code, _response)
+
+
+def _response(code: int) -> HeartbeatResponse:
     return HeartbeatResponse(error_code=code)
 
 

@@ -12,8 +12,10 @@ rejoins under a new id. In an unknown group every member is UNKNOWN_MEMBER_ID.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
+from tallymark.broker.coordinators.settled import respond
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
@@ -32,7 +34,9 @@ log = logging.getLogger(__name__)
 _FIRST_WITH_MANY: Final = 3
 
 
-def handle(state: BrokerState, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
+def handle(
+    state: BrokerState, request: LeaveGroupRequest, call: Call
+) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
     """Remove the members named, each with a code of its own."""
     members = request.members
     if call.version < _FIRST_WITH_MANY:
@@ -50,7 +54,14 @@ def handle(state: BrokerState, request: LeaveGroupRequest, call: Call) -> LeaveG
                 member.reason,
             )
     leavers = [Leaver(member.member_id, member.group_instance_id) for member in members]
-    codes = shard.leave(request.group_id, leavers)
+    return respond(
+        shard.leave(request.group_id, leavers), lambda codes: _response(members, codes, call)
+    )
+
+
+def _response(
+    members: Sequence[LeaveGroupRequestMember], codes: Sequence[int], call: Call
+) -> LeaveGroupResponse:
     if call.version < _FIRST_WITH_MANY:
         return LeaveGroupResponse(error_code=codes[0])
     return LeaveGroupResponse(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tallymark.broker.coordinators.settled import Settled, when
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.security.authorizer import operations_bits
@@ -39,31 +40,45 @@ async def handle(
 ) -> DescribeGroupsResponse:
     """Describe each group by itself."""
     seen: set[str] = set()
-    groups: list[DescribeGroupsResponseGroup] = []
+    groups: list[Settled[DescribeGroupsResponseGroup]] = []
     async for group_id in in_turns(request.groups, _GROUPS_A_TURN):
         groups.append(_describe(state, request, group_id, call, group_id in seen))
         seen.add(group_id)
-    return DescribeGroupsResponse(groups=groups)
+    return DescribeGroupsResponse(groups=[await when(group) for group in groups])
 
 
 def _describe(
     state: BrokerState, request: DescribeGroupsRequest, group_id: str, call: Call, again: bool
-) -> DescribeGroupsResponseGroup:
+) -> Settled[DescribeGroupsResponseGroup]:
     try:
         if again:
             raise KafkaError(CODES["INVALID_REQUEST"], f"{group_id[:80]!r} is named twice")
         shard = authorized_shard(state, call.connection, Operation.DESCRIBE, group_id)
-        group = shard.group(group_id)
-        if group is None and call.version >= _FIRST_WITH_NOT_FOUND:
-            raise KafkaError(CODES["GROUP_ID_NOT_FOUND"], f"group {group_id[:80]!r}")
     except KafkaError as error:
-        return DescribeGroupsResponseGroup(
-            group_id=group_id,
-            error_code=error.code,
-            error_message=str(error),
-            group_state=State.DEAD.value if error.code == CODES["GROUP_ID_NOT_FOUND"] else "",
-        )
-    group = group or Group(group_id, state=State.DEAD)
+        return _refused(group_id, error.code, str(error))
+    group = shard.group(group_id)
+    if group is None and call.version >= _FIRST_WITH_NOT_FOUND:
+        answer = _refused(group_id, CODES["GROUP_ID_NOT_FOUND"], f"group {group_id[:80]!r}")
+    else:
+        answer = _found(state, request, group or Group(group_id, state=State.DEAD), call)
+    return shard.settled(
+        answer, lambda code: _refused(group_id, code, "what is known is not committed")
+    )
+
+
+def _refused(group_id: str, code: int, why: str) -> DescribeGroupsResponseGroup:
+    return DescribeGroupsResponseGroup(
+        group_id=group_id,
+        error_code=code,
+        error_message=why,
+        group_state=State.DEAD.value if code == CODES["GROUP_ID_NOT_FOUND"] else "",
+    )
+
+
+def _found(
+    state: BrokerState, request: DescribeGroupsRequest, group: Group, call: Call
+) -> DescribeGroupsResponseGroup:
+    group_id = group.group_id
     stable = group.state is State.STABLE
     allowed = _NOT_ASKED
     if request.include_authorized_operations:

@@ -9,10 +9,10 @@ committed is deleted all the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 
-from tallymark.broker.groups.log import refusal_of
-from tallymark.broker.groups.shard import GroupShard
+from tallymark.broker.coordinators.refusals import refusal_of
+from tallymark.broker.coordinators.settled import respond
 from tallymark.broker.requests.group_coordinator import authorized_shard
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
@@ -28,16 +28,31 @@ from tallymark.protocol.messages import (
 _Place = tuple[str, int]
 
 
-def handle(state: BrokerState, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
+def handle(
+    state: BrokerState, request: OffsetDeleteRequest, call: Call
+) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     """Delete what may be deleted; a code for each partition."""
     try:
         shard = authorized_shard(state, call.connection, Operation.DELETE, request.group_id)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
     codes = dict(_refusals(state, request, call))
-    error_code = _delete(shard, request, codes)
-    if error_code:
-        return OffsetDeleteResponse(error_code=error_code)
+    places = [place for place, code in codes.items() if not code]
+    try:
+        deleted = shard.delete_offsets(request.group_id, places)
+    except KafkaError as error:
+        return OffsetDeleteResponse(error_code=refusal_of(error))
+
+    def answer(result: tuple[int, list[int]]) -> OffsetDeleteResponse:
+        error_code, found = result
+        if error_code:
+            return OffsetDeleteResponse(error_code=error_code)
+        return _response(request, codes | dict(zip(places, found, strict=True)))
+
+    return respond(deleted, answer)
+
+
+def _response(request: OffsetDeleteRequest, codes: Mapping[_Place, int]) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(
         topics=[
             OffsetDeleteResponseTopic(
@@ -69,17 +84,6 @@ def _refusals(
             if not allowed:
                 code = CODES["TOPIC_AUTHORIZATION_FAILED"]
             yield (topic.name, part.partition_index), code
-
-
-def _delete(shard: GroupShard, request: OffsetDeleteRequest, codes: dict[_Place, int]) -> int:
-    """Delete the offsets that are not refused yet; stores each error code in ``codes``."""
-    places = [place for place, code in codes.items() if not code]
-    try:
-        error_code, results = shard.delete_offsets(request.group_id, places)
-    except KafkaError as error:
-        return refusal_of(error)
-    codes.update(zip(places, results, strict=False))
-    return error_code
 
 
 register(OffsetDeleteRequest, handle)

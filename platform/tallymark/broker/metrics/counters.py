@@ -12,6 +12,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final
 
+from tallymark.errors import CODES
 from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.protocol.api import ApiKey
 
@@ -109,6 +110,38 @@ class ReplicationMetrics:
     isr_changes: Counter[str] = field(default_factory=Counter[str])
     """By outcome: "shrink", "expand", "settle" (a state was written again, since the outcome of a
     change was not known), "refused", "unknown"."""
+
+
+@dataclass(slots=True)
+class CoordinatorMetrics:
+    """What the coordinators on this broker did: loads of their partitions, and answers that had to
+    wait until what they tell is committed. Answers that leave at once are not counted."""
+
+    loads: int = 0
+    load_seconds: float = 0.0
+    load_failures: int = 0
+    held: Counter[str] = field(default_factory=Counter[str])
+    """By one of :data:`HELD_OUTCOMES`: "late" when it was not committed in time, "lost" with the
+    lead, "refused" for any other error."""
+    held_seconds: float = 0.0
+
+    def loaded(self, seconds: float) -> None:
+        """A partition was replayed."""
+        self.loads += 1
+        self.load_seconds += seconds
+
+    def answered(self, seconds: float, code: int) -> None:
+        """An answer that waited has left, with this error code."""
+        self.held[_BY_CODE.get(code, "refused")] += 1
+        self.held_seconds += seconds
+
+
+HELD_OUTCOMES: Final = ("committed", "late", "lost", "refused")
+_BY_CODE: Final = {
+    CODES["NONE"]: "committed",
+    CODES["COORDINATOR_NOT_AVAILABLE"]: "late",
+    CODES["NOT_COORDINATOR"]: "lost",
+}
 
 
 @dataclass(slots=True)

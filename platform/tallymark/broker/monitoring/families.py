@@ -24,6 +24,7 @@ from prometheus_client.core import (
 
 from tallymark.broker.metrics.counters import (
     BOUNDS,
+    HELD_OUTCOMES,
     ApiMetrics,
     BrokerMetrics,
     ReplicationMetrics,
@@ -73,6 +74,7 @@ async def families(state: BrokerState) -> list[Metric]:
         *_upkeep(state.metrics.upkeep),
         *_recovery(state),
         await _groups(state),
+        *_coordinators(state),
         *_security(state),
     ]
 
@@ -273,6 +275,26 @@ async def _groups(state: BrokerState) -> Metric:
     for name, count in sorted(counts.items()):
         family.add_metric((name,), count)
     return family
+
+
+def _coordinators(state: BrokerState) -> Iterator[Metric]:
+    counts = state.group_shards.metrics
+    yield _counter("coordinator_loads", "Partitions of groups that were replayed.", counts.loads)
+    yield _counter("coordinator_load_seconds", "What they took.", counts.load_seconds)
+    yield _counter(
+        "coordinator_load_failures", "Partitions that could not be replayed.", counts.load_failures
+    )
+    family = CounterMetricFamily(
+        f"{PREFIX}coordinator_held_answers",
+        "Answers that had to wait until what they tell was committed, by how the wait ended.",
+        labels=("outcome",),
+    )
+    for outcome in HELD_OUTCOMES:
+        family.add_metric((outcome,), counts.held[outcome])
+    yield family
+    yield _counter(
+        "coordinator_held_seconds", "What these answers waited, together.", counts.held_seconds
+    )
 
 
 def _security(state: BrokerState) -> Iterator[Metric]:

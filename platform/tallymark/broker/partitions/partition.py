@@ -304,6 +304,11 @@ class Partition:
                 f"{self}: epoch {known}, the leader's is {self.leader_epoch}",
             )
 
+    def check_led(self) -> None:
+        """Raise the error of :meth:`withdraw` or :meth:`close`, if that was called: nothing may be
+        appended any more."""
+        self._queue.check()
+
     def withdraw(self, *, deleted: bool = False) -> None:
         """This broker no longer leads the partition; ``deleted``: no broker does. Nothing is
         appended from now on, and all waiters get the error."""

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Final
-
-from tallymark.broker.groups.log import refusal_of
 from tallymark.broker.groups.shard import GroupShard
 from tallymark.broker.metadata.image import BrokerImage
 from tallymark.broker.requests.create_topic import auto_create
@@ -16,10 +12,6 @@ from tallymark.groups.records import LONGEST_TEXT
 from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.coordinator_partition import coordinator_partition
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
-
-FLUSH_SECONDS: Final = 5.0
-"""How long an answer waits for the flush of ``__consumer_offsets`` (Kafka's
-offsets.commit.timeout.ms)."""
 
 
 async def coordinator_of(state: BrokerState, group: str) -> BrokerImage:
@@ -58,19 +50,6 @@ def shard_of(state: BrokerState, group: str) -> GroupShard:
     if topic is None:
         raise KafkaError(CODES["NOT_COORDINATOR"], f"group {group}: nobody asked for it yet")
     return state.group_shards.of(group, len(topic.partitions))
-
-
-async def flush_error(exposed: asyncio.Future[None]) -> int:
-    """Wait for :meth:`GroupShard.unexposed`; 0, or the error code for the client: what was decided
-    may be undone by a power failure."""
-    try:
-        async with asyncio.timeout(FLUSH_SECONDS):
-            await exposed
-    except TimeoutError:
-        return CODES["COORDINATOR_NOT_AVAILABLE"]
-    except KafkaError as error:
-        return refusal_of(error)
-    return 0
 
 
 def _check_name(group: str) -> None:
