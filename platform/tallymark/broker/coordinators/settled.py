@@ -27,7 +27,10 @@ def respond(answer: Settled[A], make: Callable[[A], B]) -> B | Awaitable[B]:
 
 async def when(answer: Settled[A]) -> A:
     """The answer, for one that waits for several: each in turn, after all of them were asked."""
-    return await answer if isinstance(answer, asyncio.Future) else answer
+    if isinstance(answer, asyncio.Future):
+        found: A = await answer
+        return found
+    return answer
 
 
 async def _later(answer: asyncio.Future[A], make: Callable[[A], B]) -> B:

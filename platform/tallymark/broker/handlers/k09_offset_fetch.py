@@ -11,8 +11,8 @@ Kept: a partition without a commit is answered with offset -1 and no error, and 
 group. In v1, which has no top-level error, every partition has the error. Topics that the client
 may not describe are left out of "all". Beyond Kafka: a group that one request names twice is
 INVALID_REQUEST, a partition that it names twice is answered once; otherwise a small request could
-cause a huge answer, as each partition has a text. An offset is told when its record is committed; where
-that takes too long the error is COORDINATOR_LOAD_IN_PROGRESS, which all clients repeat.
+cause a huge answer, as each partition has a text. An offset is told when its record is committed;
+where that takes too long the error is COORDINATOR_LOAD_IN_PROGRESS, which all clients repeat.
 """
 
 from __future__ import annotations

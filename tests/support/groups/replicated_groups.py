@@ -1,0 +1,208 @@
+"""Groups on a partition of ``__consumer_offsets`` with several replicas, without followers: the
+test moves the high watermark, and takes and gives the lead. Requests go through the broker's
+handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+from tallymark.broker.coordinators.state_log import append_batch
+from tallymark.broker.groups.shard import GroupShard
+from tallymark.broker.groups.shards import GroupShards
+from tallymark.broker.handlers import served
+from tallymark.broker.metadata.image import MetadataImage, PartitionImage, TopicImage
+from tallymark.broker.metrics.error_codes import error_codes
+from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.requests.registry import Call
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.state import BrokerState
+from tallymark.groups.records import CommittedOffset, OffsetKey, encode_key, encode_value
+from tallymark.groups.state import GroupsState
+from tallymark.log import Log, LogConfig
+from tallymark.protocol.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from tallymark.protocol.messages.k08_offset_commit import (
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tallymark.protocol.messages.k09_offset_fetch import OffsetFetchRequestTopic
+from tallymark.protocol.messages.k11_join_group import JoinGroupRequestProtocol
+from tallymark.protocol.messages.k14_sync_group import SyncGroupRequestAssignment
+from tallymark.protocol.schema import Message
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+from tallymark.testing.memory_files import MemoryFiles
+
+FOLDER: Final = "/d/__consumer_offsets-0"
+WALL: Final = 3_600_000_000
+NO_DELAY: Final = BrokerSettings(group_initial_rebalance_delay_ms=0)
+_CONNECTION: Final = cast(Any, SimpleNamespace(host="h", listener=""))
+
+
+class ReplicatedGroups:
+    """A broker's groups. Use it on an event loop; :meth:`lead` first."""
+
+    def __init__(self) -> None:
+        files = MemoryFiles()
+        files.make_dirs(FOLDER)
+        files.sync_dir("/")
+        files.sync_dir("/d")
+        config = LogConfig(retention_ms=-1)
+        self.log = Log.open(files, FOLDER, config, clean=False, now_ms=WALL)
+        self.shards = GroupShards(NO_DELAY, lambda: WALL)
+        partitions = Partitions()
+        one = PartitionImage(1, 0, (1, 2, 3), (1, 2, 3))
+        topics = [
+            TopicImage(name, uuid.UUID(int=number), (one,))
+            for number, name in enumerate((OFFSETS_TOPIC, "t"), 1)
+        ]
+        partitions.image = MetadataImage("c", 1, {}, {topic.name: topic for topic in topics})
+        nothing = cast(Any, None)
+        self.state = BrokerState(
+            NO_DELAY, partitions, nothing, self.shards, lambda: WALL, nothing, nothing
+        )
+        self.partition: Partition
+
+    # --- the lead, and the replicas
+
+    def lead_of(self, epoch: int, known: int) -> Partition:
+        """This broker leads, in ``epoch``; the high watermark is ``known`` at first."""
+        if epoch > self.log.latest_epoch:
+            self.log.start_epoch(epoch)
+        self.partition = Partition(OFFSETS_TOPIC, 0, uuid.UUID(int=1), self.log, epoch)
+        self.partition.begin_replicated(known)
+        return self.partition
+
+    async def lead(self, epoch: int = 0, known: int = 0) -> GroupShard:
+        """:meth:`lead_of`, and the groups are loaded."""
+        await self.shards.take(self.lead_of(epoch, known))
+        return self.shard
+
+    @property
+    def shard(self) -> GroupShard:
+        """The shard of all groups."""
+        return self.shards.of("g", 1)
+
+    def commit_all(self) -> None:
+        """The followers have all records."""
+        self.partition.commit(self.log.end_offset)
+
+    def lose(self) -> None:
+        """Another broker leads."""
+        self.partition.withdraw()
+        self.shards.give_up(self.partition)
+
+    def cut(self, offset: int) -> None:
+        """This broker follows, and has records from ``offset`` on that the new leader has not."""
+        self.log.truncate_to(offset, WALL)
+
+    def copy(self, batches: bytes, epoch: int) -> None:
+        """The records of the leader in ``epoch``."""
+        self.log.append_leaders(batches, epoch, WALL)
+
+    # --- requests
+
+    async def start(self, request: Message, version: int) -> asyncio.Future[Any]:
+        """Send a request. The future is done where the answer has left in the same turn, or, for
+        those that look at many groups, in the next ones."""
+        loop = asyncio.get_running_loop()
+        handle = next(a.handle for a in served().values() if a.request_class is type(request))
+        assert handle is not None
+        result = handle(self.state, request, Call(version, "c", _CONNECTION))
+        if isinstance(result, Awaitable):
+            task = asyncio.ensure_future(result)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return task
+        future: asyncio.Future[Any] = loop.create_future()
+        future.set_result(result)
+        return future
+
+    async def ask(self, request: Message, version: int) -> Any:
+        """A request whose answer leaves at once."""
+        future = await self.start(request, version)
+        assert future.done(), request
+        return future.result()
+
+    async def answered(self, waiting: asyncio.Future[Any]) -> Any:
+        """The answer, which has to leave in the next turns of the event loop."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert waiting.done()
+        return waiting.result()
+
+    async def stable(self, group: str = "g") -> str:
+        """A group with one member in generation 1, all of it committed; returns the member's id."""
+        joined = await self.ask(join(group), 3)
+        assert error_codes(joined) == []
+        synced = await self.start(sync(group, joined.member_id), 3)
+        self.commit_all()
+        assert error_codes(await self.answered(synced)) == []
+        return joined.member_id  # type: ignore[no-any-return]
+
+
+def join(group: str, member: str = "") -> JoinGroupRequest:
+    """A member joins."""
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        member_id=member,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def sync(group: str, member: str, generation: int = 1) -> SyncGroupRequest:
+    """The leader sends the assignment: all for itself."""
+    part = SyncGroupRequestAssignment(member_id=member, assignment=b"all")
+    return SyncGroupRequest(
+        group_id=group, generation_id=generation, member_id=member, assignments=[part]
+    )
+
+
+def heartbeat(group: str, member: str, generation: int = 1) -> HeartbeatRequest:
+    """A member reports that it is alive."""
+    return HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
+
+
+def commit(group: str, offset: int) -> OffsetCommitRequest:
+    """A consumer without a member id commits an offset of partition 0 of topic t."""
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[part])],
+    )
+
+
+def fetch(group: str) -> OffsetFetchRequest:
+    """What is the offset of partition 0 of topic t?"""
+    asked = OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+    return OffsetFetchRequest(group_id=group, topics=[asked])
+
+
+def fetched(answer: Any) -> int:
+    """The offset in the answer to :func:`fetch`."""
+    return int(answer.topics[0].partitions[0].committed_offset)
+
+
+def batch_of(epoch: int, base: int, group: str, offset: int) -> bytes:
+    """A batch as another leader writes it: a commit of ``offset``, at offset ``base`` of the
+    log."""
+    other = ReplicatedGroups()
+    other.log.truncate_fully_and_start_at(base, WALL)
+    partition = other.lead_of(epoch, base)
+    record = (encode_key(OffsetKey(group, "t", 0)), encode_value(CommittedOffset(offset)))
+    append_batch(partition, GroupsState(), [record], WALL)
+    return bytes(other.log.read(base, 10**6).read())
