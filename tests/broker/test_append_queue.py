@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from exposure import exposed
 
 from tallymark.broker.partitions import partition as partition_module
 from tallymark.broker.partitions.append_queue import AppendQueue
@@ -92,7 +93,7 @@ def test_nobody_waits_to_see_records_of_a_partition_that_is_gone() -> None:
         partition.append(bytearray(BATCH), 0)
         partition.withdraw()
         with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
-            partition.exposed(0)
+            exposed(partition, 0)
 
     asyncio.run(story())
 

@@ -167,10 +167,10 @@ def test_an_answer_that_is_not_committed_in_time_may_be_asked_again(
     asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And nothing is rolled back: the record may be committed later (KAFKA-9666)."""
-    monkeypatch.setattr(replayed, "ANSWER_MS", 1)
 
     async def story() -> None:
         groups, member, leader = await prepared()
+        monkeypatch.setattr(replayed, "ANSWER_MS", 1)
         answer = await groups.start(asked.request(member, leader), asked.version)
         found = await answer
         assert set(error_codes(found)) == {CODES[asked.late]}

@@ -8,6 +8,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
+from exposure import exposed
 
 from tallymark.broker.partitions.partition import Partition
 from tallymark.errors import KafkaError
@@ -155,7 +156,7 @@ def test_one_replica_commits_with_its_append() -> None:
     _, partition = new_partition(PLAIN)
     partition.append(batch(0), 0)
     assert partition.high_watermark == partition.log.end_offset == 3
-    assert partition.exposed(2) is None
+    assert partition.when_exposed(2, lambda _: None, 0) is None
 
 
 def test_nothing_is_read_or_found_beyond_what_is_committed() -> None:
@@ -198,7 +199,7 @@ async def _wait_for_all() -> None:
     partition = Partition("t", 0, partition.topic_id, partition.log, 0, flushes.append)
     partition.commit(0)
     partition.append(batch(0), 0)
-    waiting = partition.exposed(2)
+    waiting = exposed(partition, 2)
     assert waiting is not None
     partition.flushed()
     await asyncio.sleep(0)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
+from exposure import exposed
 from led_partitions import CONFIG, EPOCHS, LAG_MS, ME, Led, views
 from memory_states import Fault
 
@@ -77,7 +78,7 @@ async def test_what_is_appended_without_the_check_fails_with_the_next_look() -> 
     led = Led(min_insync=3)
     await led.after(LAG_MS + 1)
     offset = led.append(acks=1)
-    waiting = led.partition.exposed(offset)
+    waiting = exposed(led.partition, offset)
     assert waiting is not None
     await led.after(1000)
     with pytest.raises(KafkaError, match="NOT_ENOUGH_REPLICAS_AFTER_APPEND"):
@@ -127,7 +128,7 @@ async def test_an_ended_lead_answers_what_waits() -> None:
 async def test_a_client_that_is_gone_is_not_answered() -> None:
     led = Led()
     offset = led.append()
-    waiting = led.partition.exposed(offset)
+    waiting = exposed(led.partition, offset)
     assert waiting is not None
     waiting.cancel()
     await asyncio.sleep(0)

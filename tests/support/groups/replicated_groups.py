@@ -60,7 +60,7 @@ class ReplicatedGroups:
         self.log = Log.open(files, FOLDER, config, clean=False, now_ms=WALL)
         self.shards = GroupShards(NO_DELAY, lambda: WALL)
         partitions = Partitions()
-        one = PartitionImage(1, 0, (1, 2, 3), (1, 2, 3))
+        one = PartitionImage.of(1, 0, (1, 2, 3), (1, 2, 3))
         topics = [
             TopicImage(name, uuid.UUID(int=number), (one,))
             for number, name in enumerate((OFFSETS_TOPIC, "t"), 1)

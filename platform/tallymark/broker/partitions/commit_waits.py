@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from tallymark.errors import KafkaError
 from tallymark.replication.acks import TIME_IS_UP, Ticket, WaitingForAll
@@ -27,7 +26,6 @@ Waiter: TypeAlias = Callable[[KafkaError | None], None]
 """Called once: None when the records are exposed, else with the error by which they are not, or not
 yet. Must return at once, and raise nothing."""
 CommitTicket: TypeAlias = Ticket[Waiter]
-_NO_DEADLINE: Final = 2**62
 
 
 class CommitWaits:
@@ -44,23 +42,14 @@ class CommitWaits:
     def __len__(self) -> int:
         return 0 if self._waiting is None else len(self._waiting)
 
-    def add(self, end: int, waiter: Waiter, timeout_ms: int | None) -> CommitTicket:
+    def add(self, end: int, waiter: Waiter, timeout_ms: int) -> CommitTicket:
         """``waiter`` waits for the records before offset ``end``; REQUEST_TIMED_OUT after
-        ``timeout_ms``. None: it waits until one of the others ends it."""
+        ``timeout_ms``."""
         if self._waiting is None:
             self._waiting = WaitingForAll(self._epoch)
-        if timeout_ms is None:
-            return self._waiting.add(waiter, end, _NO_DEADLINE)
         ticket = self._waiting.add(waiter, end, _now_ms() + max(0, timeout_ms))
         self._set_timer(self._waiting)
         return ticket
-
-    def future(self, end: int) -> asyncio.Future[None]:
-        """:meth:`add` without a time limit, for one that awaits it."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ticket = self.add(end, partial(_complete, future), None)
-        future.add_done_callback(lambda done: self.forget(ticket) if done.cancelled() else None)
-        return future
 
     def forget(self, ticket: CommitTicket) -> None:
         """Its client is gone."""
@@ -84,7 +73,7 @@ class CommitWaits:
 
     def _set_timer(self, waiting: WaitingForAll[Waiter]) -> None:
         deadline_ms, timer = waiting.next_deadline_ms, self._timer
-        if deadline_ms is None or deadline_ms == _NO_DEADLINE:
+        if deadline_ms is None:
             return
         if timer is not None:
             if timer.when() * 1000 <= deadline_ms:
@@ -102,13 +91,3 @@ class CommitWaits:
 
 def _now_ms() -> int:
     return round(asyncio.get_running_loop().time() * 1000)
-
-
-def _complete(future: asyncio.Future[None], error: KafkaError | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
-        future.exception()  # marks it as retrieved, if nothing awaits it any more

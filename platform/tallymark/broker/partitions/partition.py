@@ -183,7 +183,7 @@ class Partition:
         returns a task with its outcome. None where there is nothing to wait for.
 
         Raises KafkaError: see :func:`~tallymark.broker.partitions.producible.check_producible`; as
-        :meth:`exposed` where the partition is no longer led here.
+        :meth:`when_exposed` where the partition is no longer led here.
         """
         self._queue.check()
         log = self.log
@@ -212,17 +212,10 @@ class Partition:
                 self._flush_wanted(self)
         return appended
 
-    def exposed(self, offset: int) -> asyncio.Future[None] | None:
-        """:meth:`when_exposed` as a future, without a time limit. It fails with the KafkaError of
-        the waiter; a caller that stops waiting cancels it."""
-        if offset < self.high_watermark:
-            return None
-        return self._begin_wait().future(offset + 1)
-
     def when_exposed(self, offset: int, waiter: Waiter, timeout_ms: int) -> CommitTicket | None:
-        """For a producer with ``acks=all``, after its append: None where readers see the record at
-        ``offset`` already, as always with one replica and without ``flush.before.expose``.
-        Otherwise ``waiter`` is called when they do.
+        """For a producer with ``acks=all``, or a coordinator, after its append: None where readers
+        see the record at ``offset`` already, as always with one replica and without
+        ``flush.before.expose``. Otherwise ``waiter`` is called when they do.
 
         The waiter gets a KafkaError otherwise: KAFKA_STORAGE_ERROR when the flush fails,
         NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT after ``timeout_ms``,
@@ -305,8 +298,7 @@ class Partition:
             )
 
     def check_led(self) -> None:
-        """Raise the error of :meth:`withdraw` or :meth:`close`, if that was called: nothing may be
-        appended any more."""
+        """Raise the error of :meth:`withdraw` or :meth:`close`, if that was called."""
         self._queue.check()
 
     def withdraw(self, *, deleted: bool = False) -> None:
