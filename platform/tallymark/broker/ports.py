@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tallymark.broker.maintenance.cleaner_process import Worker, worker_for
 from tallymark.broker.security.file_store import FileSecurityStore
@@ -25,9 +25,20 @@ MakeThreads: TypeAlias = Callable[[int, str], Executor]
 """(how many, their name) -> threads of one kind of work."""
 
 
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
 def wall_clock_ms() -> int:
     """The current time, ms UTC."""
     return now_ms()
+
+
+def kernel_boot_id() -> str:
+    """The boot id of this Linux kernel; "" on another kind of machine."""
+    try:
+        return _BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +55,7 @@ class Ports:
     """The connection to ZooKeeper, where there is one."""
     security_store: Callable[[Path], SecurityStore] = FileSecurityStore
     """Users and permissions of a broker without ZooKeeper; the argument is its first folder."""
+    boot_id: Callable[[], str] = kernel_boot_id
+    """Changes when the machine starts again; "" where it is not known."""
     compaction: Callable[[Files], Worker] = worker_for
     """What compacts: on a real disk it is a process of its own."""

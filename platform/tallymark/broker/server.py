@@ -25,12 +25,13 @@ from tallymark.broker.maintenance.cleaner import Cleaner
 from tallymark.broker.maintenance.housekeeping import Housekeeper
 from tallymark.broker.metadata.image import BrokerImage
 from tallymark.broker.metadata.local_cluster import LocalCluster
-from tallymark.broker.metadata.port import Cluster
+from tallymark.broker.metadata.port import Cluster, Membership
 from tallymark.broker.metadata.zookeeper_cluster import ZooKeeperCluster
 from tallymark.broker.metrics.counters import BrokerMetrics
 from tallymark.broker.monitoring.endpoint import MetricsEndpoint
 from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.ports import Ports
+from tallymark.broker.replicas.local_logs import LocalLogs
 from tallymark.broker.security.live import Security
 from tallymark.broker.security.sasl_logins import Logins
 from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
@@ -44,6 +45,7 @@ from tallymark.coordination import Access, ZooKeeper
 from tallymark.errors import ConnectError, TallymarkError, UserError
 from tallymark.log import LogManager, OsFiles
 from tallymark.net.addresses import Address
+from tallymark.replication.features import OURS
 from tallymark.trail import TrailFile
 
 log = logging.getLogger(__name__)
@@ -186,8 +188,9 @@ class Broker:
             self._ports.threads,
         )
         tasks.push_async_callback(leadership.stop)
-        me = BrokerImage(settings.node_id, listeners.endpoints, settings.broker_rack)
-        await cluster.join(me, leadership.apply)
+        me = BrokerImage(settings.node_id, listeners.endpoints, settings.broker_rack, features=OURS)
+        local = await asyncio.to_thread(LocalLogs, manager, self._files, self._ports.boot_id())
+        await cluster.join(me, leadership.apply, Membership(local))
         await leadership.sweep_strays(delete=not settings.enable_zookeeper)
         housekeeper.start()
         logs = [each for key in manager if (each := manager.get(*key)) is not None]

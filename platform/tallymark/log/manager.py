@@ -66,9 +66,8 @@ class LogManager:
     ) -> LogManager:
         """Lock the directories and open every log in them, with a recovery after an unclean stop.
 
-        ``config_of`` gives the config of a topic, default: ``default_config`` for all. A directory
-        whose disk fails is left out. UserError: a directory is in use, is another broker's or
-        cluster's, or none works.
+        ``config_of`` gives the config of a topic, default: ``default_config``. A directory whose
+        disk fails is left out. UserError: one is in use, is another's, or none works.
         """
         manager = cls(files, config_of or (lambda _: default_config), broker_id)
         try:
@@ -96,7 +95,7 @@ class LogManager:
             self.adopt(cluster_id)
 
     def _require_a_disk(self) -> None:
-        if not self._online():
+        if not self.homes:
             problems = "; ".join(f"{path}: {why}" for path, why in self.offline_dirs.items())
             raise UserError(
                 f"no data directory can be used ({problems or 'none is given'})",
@@ -148,7 +147,7 @@ class LogManager:
     def adopt(self, cluster_id: str) -> None:
         """Write the cluster id into directories that have none. UserError where one belongs to
         another cluster."""
-        for home in self._online():
+        for home in self.homes:
             try:
                 if home.check_owner(self._broker_id, cluster_id) is None:
                     home.write_owner(self._broker_id, cluster_id)
@@ -174,6 +173,15 @@ class LogManager:
         return self._topic_ids.get(LogKey(topic, partition))
 
     @property
+    def homes(self) -> list[DataDir]:
+        """The directories that work."""
+        return [home for home in self._dirs if home.health.error is None]
+
+    def home_of(self, topic: str, partition: int) -> DataDir | None:
+        """The directory of a log, also where its disk has failed. Any thread may call it."""
+        return self._homes.get(LogKey(topic, partition))
+
+    @property
     def offline_dirs(self) -> dict[str, str]:
         """Directories whose disk has failed -> the error."""
         failed = {home.path: str(home.health.error) for home in self._dirs if home.health.error}
@@ -197,8 +205,7 @@ class LogManager:
         return found
 
     def at_risk(self, path: str) -> list[tuple[str, int, int]]:
-        """(name, first, end) of the records of a directory that were acknowledged and are not known
-        to be on its disk: these are lost if the disk is."""
+        """(name, first, end) of the records of a directory that are lost if its disk is."""
         return [
             (each.name, each.recovery_point, each.end_offset)
             for each in tuple(self._logs.values())
@@ -226,7 +233,7 @@ class LogManager:
         return found
 
     def _create(self, key: LogKey, now_ms: int) -> Log:
-        homes = self._online()
+        homes = self.homes
         if not homes:
             raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{key}: all disks are offline")
         home = min(homes, key=lambda each: each.population)
@@ -241,8 +248,7 @@ class LogManager:
         return self._logs[key]
 
     def delete(self, topic: str, partition: int) -> None:
-        """:meth:`delete_all` of one, and :meth:`remove_deleted`. Raises KAFKA_STORAGE_ERROR where
-        its disk fails."""
+        """:meth:`delete_all` of one, and :meth:`remove_deleted`. Raises KAFKA_STORAGE_ERROR."""
         for error in self.delete_all([LogKey(topic, partition)]).values():
             raise error
         self.remove_deleted()
@@ -277,29 +283,27 @@ class LogManager:
         return bool(self._deleted)
 
     def remove_deleted(self, stopping: Callable[[], bool] = lambda: False) -> None:
-        """Remove the files of deleted logs, until ``stopping``: the next start removes the rest. It
-        takes long for many files. Any thread may call it."""
+        """Remove the files of deleted logs, until ``stopping``: the next start removes the rest.
+        Any thread may call it."""
         self._deleted.remove(stopping)
 
     # --- housekeeping
 
     def checkpoint(self) -> None:
-        """Write recovery points and start offsets, so that the next start verifies less, and high
-        watermarks. Any thread may call it."""
-        for home in self._online():
+        """Write recovery points, start offsets and high watermarks. Any thread may call it."""
+        for home in self.homes:
             with suppress(KafkaError), guarded(home.health, f"checkpoint {home.path}"):
                 self._checkpoints[home].now()
 
     def take_shortage(self) -> bool:
-        """Whether logs were out of descriptors since the last call. Segments that are not on the
-        disk yet keep their files open, so the caller should flush all logs."""
+        """Whether logs were out of descriptors since the last call: the caller should flush all
+        logs, since segments that are not on the disk yet keep their files open."""
         short, self._files.is_short = self._files.is_short, False
         return short
 
     def close(self) -> None:
         """Stop cleanly: flush and close every log, then write the marker of a clean stop into each
-        directory. A directory with a log that could not be flushed gets no marker: the next start
-        must verify it."""
+        directory without a log that could not be flushed: the next start must verify others."""
         unclean: set[DataDir] = set()
         for key, each in self._logs.items():
             try:
@@ -307,7 +311,7 @@ class LogManager:
             except KafkaError as error:
                 unclean.add(self._homes[key])
                 log.error("%s is not closed cleanly: %s", key, error)
-        for home in self._online():
+        for home in self.homes:
             try:
                 with guarded(home.health, f"stop {home.path}"):
                     self._checkpoints[home].now()
@@ -327,9 +331,6 @@ class LogManager:
         points = {key: each.recovery_point for key, each in logs if self._homes.get(key) is home}
         home.write_recovery_points(points)
         home.save_offsets()
-
-    def _online(self) -> list[DataDir]:
-        return [home for home in self._dirs if home.health.error is None]
 
     def _drop(self, path: str) -> None:
         """Leave out a directory that cannot be used."""

@@ -23,7 +23,12 @@ from typing import Any, Final
 from tallymark.broker.metadata.assignment import grow, place
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.metadata.leader_epoch import next_epoch
-from tallymark.broker.metadata.port import LeadershipClaim, OnChange, StateOutcome
+from tallymark.broker.metadata.port import (
+    LeadershipClaim,
+    Membership,
+    OnChange,
+    StateOutcome,
+)
 from tallymark.broker.metadata.topic_names import check_collision
 from tallymark.coordination.cluster.cluster_id import new_cluster_id
 from tallymark.coordination.replicas.writing import Fate
@@ -67,8 +72,10 @@ class LocalCluster:
         self._new = stored is None
         return self._image.cluster_id
 
-    async def join(self, me: BrokerImage, on_change: OnChange) -> None:
-        """This broker leads everything and is its own controller."""
+    async def join(
+        self, me: BrokerImage, on_change: OnChange, membership: Membership | None = None
+    ) -> None:
+        """This broker leads everything and is its own controller; it has no broker epoch."""
         if self._new:
             await self._store(self._image)
         ids = await asyncio.to_thread(_read, self._files, self._ids_file)

@@ -14,6 +14,7 @@ from typing import Protocol
 from uuid import UUID
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
+from tallymark.coordination.replicas.starting import LocalReplicas
 from tallymark.coordination.replicas.writing import Fate
 from tallymark.errors import KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
@@ -74,6 +75,23 @@ class StateWriter(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What a broker with replicated partitions has to do with its registration.
+
+    ``logs`` says what the broker may go on claiming. ``registered`` is called on the loop with the
+    broker epoch of each registration: fetches carry it, and what the image says of this broker
+    counts once it has this epoch. ``presumed_dead`` is called on the loop when other brokers may
+    take this one for dead: the session was lost, or ZooKeeper was out of reach for as long as a
+    session lasts. Leads of replicated partitions end then, until ``registered`` is called again, in
+    the same epoch where the session has lived on.
+    """
+
+    logs: LocalReplicas
+    registered: Callable[[int], None] = lambda epoch: None
+    presumed_dead: Callable[[], None] = lambda: None
+
+
 class Cluster(StateWriter, Protocol):
     """Decides and stores topics, leaders and producer ids. Methods raise KafkaError."""
 
@@ -81,8 +99,11 @@ class Cluster(StateWriter, Protocol):
         """The cluster's id, made at its first start. Called before :meth:`join`."""
         ...
 
-    async def join(self, me: BrokerImage, on_change: OnChange) -> None:
-        """Register this broker; returns when ``on_change`` has had the first image."""
+    async def join(
+        self, me: BrokerImage, on_change: OnChange, membership: Membership | None = None
+    ) -> None:
+        """Register this broker; returns when ``on_change`` has had the first image. Without a
+        ``membership`` it claims nothing of partitions with several replicas."""
         ...
 
     async def create_topic(

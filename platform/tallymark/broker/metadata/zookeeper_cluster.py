@@ -24,7 +24,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
-from tallymark.broker.metadata.port import LeadershipClaim, OnChange, StateOutcome
+from tallymark.broker.metadata.port import LeadershipClaim, Membership, OnChange, StateOutcome
+from tallymark.broker.metadata.zookeeper_membership import MembershipWatch, NoLogs
 from tallymark.broker.metadata.zookeeper_registration import Registration
 from tallymark.broker.metadata.zookeeper_states import ZooKeeperStates
 from tallymark.broker.metadata.zookeeper_view import ZooKeeperView
@@ -87,6 +88,7 @@ class ZooKeeperCluster:
         self._watches: list[Watch] = []
         self._task: asyncio.Task[None] | None = None
         self._on_change: OnChange | None = None
+        self._membership: MembershipWatch | None = None
         self._states = ZooKeeperStates(zookeeper, now_ms, threads)
         self._topic_ids: Mapping[str, uuid.UUID] = {}
         """Of the last image that was applied."""
@@ -104,13 +106,23 @@ class ZooKeeperCluster:
 
         return await self._run(start)
 
-    async def join(self, me: BrokerImage, on_change: OnChange) -> None:
+    async def join(
+        self, me: BrokerImage, on_change: OnChange, membership: Membership | None = None
+    ) -> None:
         """Lead our partitions (raising leader epochs where needed) before we register, so that
         other brokers have the new epochs when they see this one. UserError: our id is in use."""
         self._on_change = on_change
+        member = membership or Membership(NoLogs())
+        watch = self._membership = MembershipWatch(
+            self._zookeeper, member, lambda: self._registration.epoch, self._call_soon
+        )
         await self._run(lambda: self._registration.check_free(me))
         await self._apply(await self._run(self._view.read))
-        await self._run(lambda: self._registration.register(me, self._lost_our_id))
+        await self._run(
+            lambda: self._registration.register(
+                me, self._lost_our_id, member.logs, watch.registered
+            )
+        )
         self._watches += await self._run(lambda: self._view.watch(self._changed))
         await self.refresh()
         self._task = asyncio.create_task(self._follow(), name="metadata refresh")
@@ -229,10 +241,13 @@ class ZooKeeperCluster:
         self._thread.shutdown()
 
     async def _stop_following(self) -> None:
-        """Stop applying images. One that is being applied is finished first, if that takes no
-        longer than :data:`STOP_SECONDS`: a thread that opens logs cannot be cancelled."""
+        """Stop hearing of registrations, and applying images. One that is being applied is finished
+        first, if that takes no longer than :data:`STOP_SECONDS`: a thread that opens logs cannot be
+        cancelled."""
         task, self._task = self._task, None
         self._stopping = True
+        if self._membership is not None:
+            self._membership.stop()
         self._dirty.set()
         if task is not None:
             await asyncio.wait([task], timeout=STOP_SECONDS)

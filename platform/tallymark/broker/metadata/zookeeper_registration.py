@@ -16,15 +16,15 @@ from tallymark.coordination import (
     BrokerInfo,
     BrokerRegistry,
     ControllerElection,
-    EphemeralNode,
     ListenerInfo,
     ZooKeeper,
     paths,
 )
+from tallymark.coordination.cluster.broker_node import BrokerNode
 from tallymark.coordination.malformed_nodes import MalformedNodes
+from tallymark.coordination.replicas.starting import LocalReplicas, Starting
 from tallymark.errors import TallymarkError, UserError
 from tallymark.log.disk.files import Files, write_file
-from tallymark.replication.features import OURS
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Registration:
         self._folder = folder
         self._run = ""
         self._now_ms = now_ms
-        self._node: EphemeralNode | None = None
+        self._node: BrokerNode | None = None
 
     def check_free(self, me: BrokerImage) -> None:
         """UserError when another broker has our id; removes the nodes of our earlier process."""
@@ -71,9 +71,25 @@ class Registration:
         if office is not None and office.broker_id == self._node_id and not office.is_ours:
             self._remove(paths.CONTROLLER)
 
-    def register(self, me: BrokerImage, on_failure: Callable[[TallymarkError], None]) -> None:
-        """Register among the live brokers, and again in every new session."""
-        self._node = self._brokers.register(self._info(me), on_failure)
+    def register(
+        self,
+        me: BrokerImage,
+        on_failure: Callable[[TallymarkError], None],
+        logs: LocalReplicas,
+        registered: Callable[[int], None],
+    ) -> None:
+        """Register among the live brokers, and again in every new session; each time give up what
+        ``logs`` do not allow to claim, and call ``registered`` with the new broker epoch."""
+        starting = Starting(self._zookeeper, self._node_id, logs, self._now_ms)
+        self._node = self._brokers.register(
+            self._info(me), on_failure, starting.give_up, registered
+        )
+
+    @property
+    def epoch(self) -> int:
+        """The broker epoch in the present session, -1 while this broker is not registered."""
+        node = self._node
+        return node.epoch if node is not None and node.is_registered else -1
 
     def release(self) -> None:
         """Unregister."""
@@ -93,7 +109,7 @@ class Registration:
             self._now_ms(),
             listeners,
             me.rack,
-            features=OURS,
+            features=me.features,
         )
 
     def _remove(self, path: str) -> None:

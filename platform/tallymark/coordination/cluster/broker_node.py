@@ -55,7 +55,8 @@ _PAUSE_SECONDS: Final = 0.1
 class BrokerNode(EphemeralNode):
     """``content(epoch)`` is what the node holds; ``give_up(epoch, features)`` gives up what this
     broker may not claim any more, in transactions that check ``epoch``; it may run several times.
-    ``epoch`` is the broker's epoch while it is registered, -1 before."""
+    ``registered(epoch)`` is called after each registration. ``epoch`` is the broker's epoch while
+    it is registered, -1 before."""
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class BrokerNode(EphemeralNode):
         content: Callable[[int], bytes],
         is_ours: Callable[[bytes], bool],
         give_up: Callable[[int, Finalized], None],
+        registered: Callable[[int], None] = lambda epoch: None,
     ) -> None:
         super().__init__(zookeeper, paths.broker(broker_id), b"", is_ours)
         self.epoch = -1
@@ -75,6 +77,14 @@ class BrokerNode(EphemeralNode):
         self._supported = supported
         self._content = content
         self._give_up = give_up
+        self._registered = registered
+        self._reported = -1
+
+    def _establish(self) -> None:
+        super()._establish()
+        if self.epoch != self._reported and not self._released.is_set():
+            self._reported = self.epoch
+            self._registered(self.epoch)
 
     def _create(self, session: int) -> None:
         for _ in range(_ATTEMPTS):

@@ -96,10 +96,12 @@ class BrokerRegistry:
         broker: BrokerInfo,
         on_failure: Callable[[TallymarkError], None] | None = None,
         give_up: Callable[[int, Finalized], None] = lambda epoch, features: None,
+        registered: Callable[[int], None] = lambda epoch: None,
     ) -> BrokerNode:
         """Register this broker, now and in every later session, until the returned node's
-        ``release()`` or the end of the process. Each time it gets a new epoch, and ``give_up`` is
-        called in between (:mod:`.broker_node`).
+        ``release()`` or the end of the process. Each time it gets a new epoch, ``give_up`` is
+        called in between (:mod:`.broker_node`), and ``registered`` afterwards, on the thread that
+        registers.
 
         Waits until an entry that this broker made before a crash has expired. Raises UserError when
         another broker uses the id, or when the cluster uses a feature that this release does not
@@ -123,6 +125,7 @@ class BrokerRegistry:
             lambda epoch: encode(replace(broker, epoch=epoch)),
             is_ours,
             give_up,
+            registered,
         )
         try:
             node.keep(on_failure)

@@ -8,6 +8,7 @@
     recovery-point-offset-checkpoint    topic, partition, offset: everything below is on the disk
     log-start-offset-checkpoint         topic, partition, offset: everything below was deleted
     replication-offset-checkpoint       topic, partition, offset: all replicas have what is below
+    .tallymark_boot                     the kernel's boot id while the logs were open; the broker's
     orders-0/ ...                       the logs
 """
 
@@ -36,7 +37,8 @@ _RECOVERY: Final = "recovery-point-offset-checkpoint"
 
 class DataDir:
     """A locked data directory. ``starts`` are the start offsets of its logs, ``high_watermarks``
-    those of its partitions, ``population`` is how many logs there are."""
+    those of its partitions, ``population`` is how many logs there are. ``stopped_cleanly``: there
+    was a marker of a clean stop when it was opened."""
 
     def __init__(self, files: Files, path: str, lock: Lock) -> None:
         self.path = path
@@ -44,6 +46,7 @@ class DataDir:
         self.starts = StartOffsets(files, path)
         self.high_watermarks = HighWatermarks(files, path)
         self.population = 0
+        self.stopped_cleanly = False
         self._noted: set[LogKey] = set()
         self._files = files
         self._lock = lock
@@ -109,7 +112,7 @@ class DataDir:
         """Whether the last stop was clean. The marker is gone afterwards: from here on it is
         not, until :meth:`write_clean_marker`."""
         marker = f"{self.path}/{_CLEAN}"
-        clean = self._files.exists(marker)
+        clean = self.stopped_cleanly = self._files.exists(marker)
         if clean:
             self._files.remove(marker)
             self._files.sync_dir(self.path)

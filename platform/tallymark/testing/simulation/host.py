@@ -46,6 +46,7 @@ class BrokerHost:
         self.folder = f"/data/{node_id}"
         self.broker: Broker | None = None
         self.lives = 0
+        self.boots = 1
         self.on_power_failure: Callable[[BrokerHost], None] = lambda host: None
         """Called with the disk as it is after the failure."""
         self._plan = plan
@@ -97,6 +98,7 @@ class BrokerHost:
                     connection.silence()
         process.kill()
         if power:
+            self.boots += 1
             self.disk.power_failure()
             self.on_power_failure(self)
         else:
@@ -172,6 +174,7 @@ class BrokerHost:
             now_ms=self._zookeeper.now_ms,
             threads=threads,
             zookeeper=self._zookeeper.client_of(process),
+            boot_id=lambda: f"{self.boots:08x}-0000-4000-8000-{self.node_id:012x}",
             compaction=lambda files: ThreadWorker(files, self._jobs.loop.time),
         )
 
