@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 from resource_marks import OpeningGuard, mark_what_tests_open
+from shared_collection import begin_apart, in_one_order
 from slow_tests import SlowTests
 from spread_files import spread
 
@@ -39,12 +41,27 @@ def pytest_configure(config: pytest.Config) -> None:
     left_out = [name for name in ("socket", "database") if f"not {name}" in wanted]
     if left_out:
         config.pluginmanager.register(OpeningGuard(left_out))
+    begin_apart(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Nothing that is collected goes before the end of the run: the garbage collector need not
+    look at it again and again, neither here nor in the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    mark_what_tests_open(items)
+    if any(name in config.option.markexpr for name in ("socket", "database")):
+        mark_what_tests_open(items)
     if hasattr(config, "workerinput"):  # one of several workers
+        in_one_order(items)
         items[:] = spread(items)
 
 

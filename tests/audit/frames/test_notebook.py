@@ -12,10 +12,6 @@ from memory_lake import MemoryLake
 
 from tallymark.deployment import LakeSettings
 
-pytest.importorskip("pandas")
-nbclient: Any = pytest.importorskip("nbclient")
-nbformat: Any = pytest.importorskip("nbformat")
-pytest.importorskip("ipykernel")
 NOTEBOOK = Path(__file__).parents[3] / "docs" / "audit-frames.ipynb"
 NOON = 1_769_860_800_000
 """2026-01-31, 12:00 UTC."""
@@ -42,6 +38,10 @@ def test_the_notebook_is_kept_without_outputs() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.timeout(180)
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("ipykernel")
+    nbclient: Any = pytest.importorskip("nbclient")  # two seconds: not at each collection
+    nbformat: Any = pytest.importorskip("nbformat")
     store_in(tmp_path)
     monkeypatch.setenv("TALLYMARK_SETTINGS", str(tmp_path / "tallymark.toml"))
     for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR"):
