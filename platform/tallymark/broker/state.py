@@ -61,7 +61,7 @@ class BrokerState:
     )
     """The fetch sessions of followers: one for each connection of another broker."""
     refusals: LogRate = field(default_factory=LogRate)
-    """Limits the log lines about Produce requests that failed by the broker's own fault."""
+    """Limits the log lines about requests that failed by the broker's own fault."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when all partitions that this broker leads are open."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

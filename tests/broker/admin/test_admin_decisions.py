@@ -26,7 +26,7 @@ from tallymark.broker.settings.config_types import (
     shown,
 )
 from tallymark.broker.settings.names import OTHER_NAMES, is_secret, kafka_name
-from tallymark.broker.settings.properties_file import ONLY, UNITS, WITHOUT_EFFECT, read_properties
+from tallymark.broker.settings.properties_file import UNITS, WITHOUT_EFFECT, read_properties
 from tallymark.broker.settings.text import log_effective, parse
 from tallymark.broker.settings.topic_configs import RULES, log_config, topic_values
 from tallymark.cli.servers.broker import command, of_file
@@ -230,7 +230,6 @@ def test_units_are_converted_and_the_finest_counts(text: str, milliseconds: int)
         ("=5", "f line 1"),
         ("a=1\nb=2\n a = 3", "f line 3: a is set twice"),
         ("log.retention.hours=soon", "log.retention.hours=soon is not a number"),
-        ("offsets.topic.replication.factor=3", "can only be 1"),
         ("a\\\n", "f line 1"),
     ],
 )
@@ -268,7 +267,7 @@ def test_any_text_is_a_file_or_an_error(text: str) -> None:
 def test_names_without_effect_are_not_settings_as_well() -> None:
     known = {kafka_name(field) for field in BrokerSettings.model_fields} | set(OTHER_NAMES)
     converted = {name for names in UNITS.values() for name, _ in names}
-    assert not known & (WITHOUT_EFFECT.keys() | ONLY.keys() | converted)
+    assert not known & (WITHOUT_EFFECT.keys() | converted)
     assert UNITS.keys() <= known
 
 

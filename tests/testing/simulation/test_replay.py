@@ -26,7 +26,7 @@ def test_another_seed_is_another_run() -> None:
 
 def test_answers_before_the_flush_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The guard is taken out: with ``flush.before.expose`` answers no longer wait for the disk."""
-    monkeypatch.setattr(Partition, "exposed", lambda partition, offset: None)
+    monkeypatch.setattr(Partition, "when_exposed", lambda *_: None)
     plan = Plan(7, 1, 1, 1, 1, True, 1 << 30, 3.0, ())
     broken = run_plan(plan).broken
     assert broken is not None

@@ -131,6 +131,8 @@ class ReplayedState(Generic[S]):
         held = _Held(self, deliver)
         self._held.add(held)
         held.ticket = self.partition.when_exposed(self.end - 1, held, ANSWER_MS)
+        if held.ticket is None:
+            self.release(held, 0)
         return held
 
     def committed(self, held: _Held, error: KafkaError | None) -> None:

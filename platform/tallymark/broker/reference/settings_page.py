@@ -6,7 +6,7 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.config_describe import Described, describe_broker
 from tallymark.broker.settings.group_configs import GROUP_RULES
 from tallymark.broker.settings.names import OTHER_NAMES, kafka_name
-from tallymark.broker.settings.properties_file import ONLY, UNITS, WITHOUT_EFFECT
+from tallymark.broker.settings.properties_file import UNITS, WITHOUT_EFFECT
 from tallymark.broker.settings.topic_config import TopicConfig
 from tallymark.broker.settings.topic_configs import RULES
 
@@ -108,10 +108,9 @@ def _file_lines() -> list[str]:
     converted = [
         f"* `{name}` is `{target}`\n" for target, names in UNITS.items() for name, _ in names
     ]
-    only = [f"| `{name}` | only `{value}` | {why} |\n" for name, (value, why) in ONLY.items()]
     skipped = [f"| `{name}` | skipped | {why} |\n" for name, why in WITHOUT_EFFECT.items()]
     head = "\nThese have no effect here; the log names those that are skipped:\n\n"
-    return [*converted, head, "| name | value | why |\n|---|---|---|\n", *only, *skipped]
+    return [*converted, head, "| name | value | why |\n|---|---|---|\n", *skipped]
 
 
 def _value(value: str | None) -> str:

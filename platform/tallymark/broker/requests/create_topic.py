@@ -13,6 +13,8 @@ from tallymark.broker.settings.topic_configs import check_name, check_partitions
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+from tallymark.replication.features import REPLICATION
+from tallymark.replication.placement import spread
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,16 @@ async def create_topic(
     COORDINATOR_NOT_AVAILABLE without ZooKeeper.
     """
     count = check_topic(state, name, partitions, configs, assignment)
+    return await _created(state, name, count, configs, assignment)
+
+
+async def _created(
+    state: BrokerState,
+    name: str,
+    count: int,
+    configs: Mapping[str, str],
+    assignment: Sequence[Sequence[int]] | None,
+) -> TopicImage:
     await state.cluster.create_topic(name, count, configs, assignment)
     topic = state.image.topics.get(name)
     if topic is None:  # deleted again meanwhile
@@ -73,14 +85,40 @@ def check_not_own(name: str) -> None:
 
 async def auto_create(state: BrokerState, name: str) -> TopicImage:
     """Create an unknown topic that a client requested. It is no error if another client has just
-    created it."""
-    partitions, configs = -1, dict[str, str]()
-    if name == OFFSETS_TOPIC:
-        partitions, configs = state.settings.offsets_topic_num_partitions, _OFFSETS_CONFIGS
+    created it. Raises as :func:`create_topic`; COORDINATOR_NOT_AVAILABLE where ``name`` is
+    ``__consumer_offsets`` and too few brokers live for its replicas."""
     try:
-        return await create_topic(state, name, partitions, configs)
+        if name == OFFSETS_TOPIC:
+            return await _create_offsets_topic(state)
+        return await create_topic(state, name, -1, {})
     except KafkaError as error:
         topic = state.image.topics.get(name)
         if error.code != CODES["TOPIC_ALREADY_EXISTS"] or topic is None:
             raise
         return topic
+
+
+async def _create_offsets_topic(state: BrokerState) -> TopicImage:
+    count = state.settings.offsets_topic_num_partitions
+    check_topic(state, OFFSETS_TOPIC, count, _OFFSETS_CONFIGS)
+    replicas = _replicas_of_offsets(state, count)
+    return await _created(state, OFFSETS_TOPIC, count, _OFFSETS_CONFIGS, replicas)
+
+
+def _replicas_of_offsets(state: BrokerState, count: int) -> Sequence[Sequence[int]] | None:
+    """None: one replica each, where the cluster places it. Never fewer than the setting asks for: a
+    topic keeps the number that it was created with, and commits would rest on one disk for ever."""
+    factor, image = state.settings.offsets_topic_replication_factor, state.image
+    if factor == 1 or image.features.level(REPLICATION) == 0:
+        return None
+    if len(image.brokers) < factor:
+        why = (
+            f"{OFFSETS_TOPIC} is to have {factor} replicas (offsets.topic.replication.factor), "
+            f"{len(image.brokers)} brokers live"
+        )
+        missed = state.refusals.passes(OFFSETS_TOPIC)
+        if missed is not None:
+            log.warning("topic not created: %s; requests=%d", why, missed + 1)
+        raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], why)
+    racks = {node: broker.rack for node, broker in image.brokers.items() if broker.rack}
+    return spread(count, factor, image.load(), racks)

@@ -54,11 +54,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 }
 """Names in Kafka's files that have no effect here -> the reason."""
 
-ONLY: Final[Mapping[str, tuple[str, str]]] = {
-    "offsets.topic.replication.factor": ("1", "a partition has one replica"),
-}
-"""Names that may have only the value that this broker always uses."""
-
 
 class Read(NamedTuple):
     """The content of a file: settings by name, and names that have no effect, with the reason."""
@@ -69,14 +64,10 @@ class Read(NamedTuple):
 
 def read_properties(text: str, file: str) -> Read:
     """Parse a file. ``file`` is its name, for errors. Raises UserError with the line that is no
-    setting, is repeated, or requires a feature that this broker does not have.
-    :func:`~tallymark.broker.settings.text.parse` checks the remaining names and values."""
+    setting, or is repeated. :func:`~tallymark.broker.settings.text.parse` checks the remaining
+    names and values."""
     values = pairs(text, file, kafka_name)
     skipped = {name: WITHOUT_EFFECT[name] for name in values if name in WITHOUT_EFFECT}
-    for name, (only, why) in ONLY.items():
-        value = values.pop(name, only)
-        if value != only:
-            raise UserError(f"{file}: {name} can only be {only}, {why}", "leave it out")
     for name in skipped:
         del values[name]
     _convert(values, file)

@@ -46,6 +46,10 @@ class ClientFields(SettingsPart):
     offsets_topic_num_partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Partitions of ``__consumer_offsets``, fixed when it is created. One here, Kafka has 50."""
 
+    offsets_topic_replication_factor: Annotated[int, Field(ge=1, le=32_767)] = 3
+    """Replicas of each of them. While fewer brokers live the topic is not created, and clients find
+    no coordinator. It has one replica while the feature level ``replication.version`` is 0."""
+
     offset_metadata_max_bytes: Annotated[int, Field(ge=0, le=32_767)] = 4096
     """The longest text that may go with a committed offset."""
 
