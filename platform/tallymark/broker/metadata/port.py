@@ -18,7 +18,14 @@ from tallymark.coordination.replicas.starting import LocalReplicas
 from tallymark.coordination.replicas.writing import Fate
 from tallymark.errors import KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.model import ChangeState, PartitionState
+from tallymark.replication.election import Tails
+from tallymark.replication.model import (
+    DEFAULTS,
+    ChangeState,
+    PartitionState,
+    PartitionView,
+    TopicSettings,
+)
 
 OnChange = Callable[[MetadataImage], Awaitable[None]]
 """Called with every new image, one call at a time; returns when the broker has applied it."""
@@ -75,6 +82,37 @@ class StateWriter(Protocol):
         ...
 
 
+class Asker(Protocol):
+    """What the controller asks other brokers. Methods never raise."""
+
+    async def tails(
+        self,
+        views: Mapping[TopicPartition, PartitionView],
+        asked: Mapping[TopicPartition, tuple[int, ...]],
+    ) -> Mapping[TopicPartition, Tails]:
+        """Where the logs of these brokers end: partition -> broker -> tail. A broker that does not
+        answer soon, or does not follow the leader epoch of the view yet, is left out."""
+        ...
+
+    async def is_refused(self, broker: int) -> bool:
+        """Whether no process listens at the broker's address right now."""
+        ...
+
+
+class Silence:
+    """The :class:`Asker` of a broker that cannot ask: no broker answers, and none is refused."""
+
+    async def tails(
+        self,
+        views: Mapping[TopicPartition, PartitionView],
+        asked: Mapping[TopicPartition, tuple[int, ...]],
+    ) -> Mapping[TopicPartition, Tails]:
+        return {key: {} for key in asked}
+
+    async def is_refused(self, broker: int) -> bool:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class Membership:
     """What a broker with replicated partitions has to do with its registration.
@@ -84,12 +122,15 @@ class Membership:
     counts once it has this epoch. ``presumed_dead`` is called on the loop when other brokers may
     take this one for dead: the session was lost, or ZooKeeper was out of reach for as long as a
     session lasts. Leads of replicated partitions end then, until ``registered`` is called again, in
-    the same epoch where the session has lived on.
+    the same epoch where the session has lived on. ``asker`` asks other brokers while this one is
+    the controller, ``defaults`` are the settings for topics without their own.
     """
 
     logs: LocalReplicas
     registered: Callable[[int], None] = lambda epoch: None
     presumed_dead: Callable[[], None] = lambda: None
+    asker: Asker = field(default_factory=Silence)
+    defaults: Callable[[], TopicSettings] = lambda: DEFAULTS
 
 
 class Cluster(StateWriter, Protocol):

@@ -2,7 +2,9 @@
 
 Every command blocks, so all of them run on one thread of their own, in order. When a watch fires
 (brokers, changes of topics, the controller, requests to delete) there is one refresh: stand for
-election as controller, do the controller's work if elected, read the changes, apply the new image.
+election as controller, delete topics if elected, read the changes, apply the new image. What the
+controller does with partitions of several replicas is in :mod:`.zookeeper_controller`, in a thread
+of its own; the states that their leaders write are in :mod:`.zookeeper_states`, in another one.
 
 Only the controller deletes. Any broker creates topics and partitions and changes settings: the
 assignment is a pure function of the state that was read, and the transaction succeeds only if that
@@ -19,12 +21,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
 from tallymark.broker.metadata.port import LeadershipClaim, Membership, OnChange, StateOutcome
+from tallymark.broker.metadata.zookeeper_controller import ControllerTask
 from tallymark.broker.metadata.zookeeper_membership import MembershipWatch, NoLogs
 from tallymark.broker.metadata.zookeeper_registration import Registration
 from tallymark.broker.metadata.zookeeper_states import ZooKeeperStates
@@ -42,6 +45,7 @@ from tallymark.coordination.cluster.restricting import restrict_nodes
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
 from tallymark.log import Files
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.features import REPLICATION
 from tallymark.replication.model import ChangeState, PartitionState
 
 log = logging.getLogger(__name__)
@@ -52,6 +56,7 @@ REFRESH_SECONDS: Final = 30.0
 whose disk was not available) is tried again."""
 STOP_SECONDS: Final = 3.0
 """How long a stop waits for each thing that may hang: an image that is being applied, ZooKeeper."""
+_FAILURES: Final = (ConnectError, SessionLostError, CoordinationError)
 DELETE_SECONDS: Final = 15.0
 """How long a deletion waits for the controller."""
 
@@ -89,6 +94,9 @@ class ZooKeeperCluster:
         self._task: asyncio.Task[None] | None = None
         self._on_change: OnChange | None = None
         self._membership: MembershipWatch | None = None
+        self._controller = ControllerTask(zookeeper, self._view.election, now_ms, threads)
+        self._member = Membership(NoLogs())
+        self._replicates = False
         self._states = ZooKeeperStates(zookeeper, now_ms, threads)
         self._topic_ids: Mapping[str, uuid.UUID] = {}
         """Of the last image that was applied."""
@@ -112,7 +120,7 @@ class ZooKeeperCluster:
         """Lead our partitions (raising leader epochs where needed) before we register, so that
         other brokers have the new epochs when they see this one. UserError: our id is in use."""
         self._on_change = on_change
-        member = membership or Membership(NoLogs())
+        member = self._member = membership or self._member
         watch = self._membership = MembershipWatch(
             self._zookeeper, member, lambda: self._registration.epoch, self._call_soon
         )
@@ -123,7 +131,9 @@ class ZooKeeperCluster:
                 me, self._lost_our_id, member.logs, watch.registered
             )
         )
-        self._watches += await self._run(lambda: self._view.watch(self._changed))
+        self._watches += await self._run(
+            lambda: self._view.watch(self._changed, self._office_changed)
+        )
         await self.refresh()
         self._task = asyncio.create_task(self._follow(), name="metadata refresh")
         self._task.add_done_callback(_ended)
@@ -132,6 +142,8 @@ class ZooKeeperCluster:
         """Read the state and apply it; the returned image is not older than the call."""
         async with self._refreshing:
             image = await self._run(self._view.read_in_office)
+            if image.features.level(REPLICATION) > 0:
+                await self._replicate()
             await self._apply(image)
             return image
 
@@ -178,7 +190,7 @@ class ZooKeeperCluster:
         stay on the disks until the next start."""
         try:
             return await self._run(self._view.deleted_here)
-        except (ConnectError, SessionLostError, CoordinationError) as error:
+        except _FAILURES as error:
             log.warning("deleted topics are not known: %s", error)
             return frozenset()
 
@@ -186,7 +198,7 @@ class ZooKeeperCluster:
         """See :class:`~tallymark.broker.metadata.port.Cluster`."""
         try:
             await self._run(lambda: self._view.forget_deleted(topic_ids))
-        except (ConnectError, SessionLostError, CoordinationError) as error:
+        except _FAILURES as error:
             log.warning("deleted topics stay in the list of this broker: %s", error)
 
     async def lead(self, claims: Sequence[LeadershipClaim]) -> Sequence[int | KafkaError]:
@@ -215,6 +227,7 @@ class ZooKeeperCluster:
         """Unregister and resign as controller; without a connection this does nothing."""
         if self._stopping:
             return
+        await self._controller.stop()
         await self._stop_following()
 
         def go() -> None:
@@ -222,7 +235,7 @@ class ZooKeeperCluster:
                 if self._zookeeper.state is SessionState.CONNECTED:
                     self._registration.release()
                     self._view.resign()
-            except (ConnectError, SessionLostError, CoordinationError) as error:
+            except _FAILURES as error:
                 log.warning("left without unregistering: %s", error)
 
         await asyncio.wait([asyncio.ensure_future(self._run(go))], timeout=STOP_SECONDS)
@@ -257,6 +270,12 @@ class ZooKeeperCluster:
     def _changed(self) -> None:
         """On kazoo's thread."""
         self._call_soon(self._dirty.set)
+        self._controller.wake()
+
+    def _office_changed(self) -> None:
+        """On kazoo's thread."""
+        self._changed()
+        self._controller.office_changed()
 
     def _lost_our_id(self, error: TallymarkError) -> None:
         """On kazoo's thread."""
@@ -286,27 +305,24 @@ class ZooKeeperCluster:
             except TallymarkError as error:
                 log.error("the image of the cluster cannot be read: %s", error)
 
+    async def _replicate(self) -> None:
+        """Take part in what partitions with several replicas need; before the image is applied,
+        since that may take long."""
+        if not self._replicates and not self._stopping:
+            self._replicates = True
+            self._watches += await self._run(lambda: self._view.watch_notes(self._changed))
+            self._controller.start(self._member.asker, self._member.defaults)
+
     async def _apply(self, image: MetadataImage) -> None:
         assert self._on_change is not None, "join() comes first"
         await self._on_change(image)
         self._topic_ids = image.ids_by_name
 
     async def _refreshed(self) -> MetadataImage:
-        try:
-            return await self.refresh()
-        except KafkaError:
-            raise
-        except TallymarkError as error:
-            raise _unavailable(error) from error
+        return await _for_client(self.refresh())
 
     async def _answered(self, command: Callable[[], T]) -> T:
-        """Run a command for a client; without ZooKeeper the client gets a retriable error."""
-        try:
-            return await self._run(command)
-        except KafkaError:
-            raise
-        except TallymarkError as error:
-            raise _unavailable(error) from error
+        return await _for_client(self._run(command))
 
     async def _run(self, command: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._thread, command)
@@ -318,5 +334,11 @@ def _ended(task: asyncio.Task[None]) -> None:
         log.critical("the broker follows the cluster no more", exc_info=error)
 
 
-def _unavailable(error: Exception) -> KafkaError:
-    return KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], str(error))
+async def _for_client(work: Awaitable[T]) -> T:
+    """Without ZooKeeper the client gets a retriable error."""
+    try:
+        return await work
+    except KafkaError:
+        raise
+    except TallymarkError as error:
+        raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], str(error)) from error

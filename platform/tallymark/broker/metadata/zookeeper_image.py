@@ -33,6 +33,7 @@ from tallymark.coordination.cluster.cluster_id import cluster_id
 from tallymark.coordination.cluster.feature_levels import read_features
 from tallymark.coordination.session.errors import MalformedNodeError
 from tallymark.coordination.session.nodes import Node
+from tallymark.coordination.session.watches import watch_node
 from tallymark.coordination.topics.registry import decode_topic
 from tallymark.errors import UserError
 from tallymark.protocol.topic_partition import TopicPartition
@@ -174,8 +175,16 @@ class ImageReader:
         return before.partitions[index].state
 
     def watch(self, callback: Callable[[], None]) -> list[Watch]:
-        """Call ``callback`` after every change of the live brokers and of topics."""
-        return [self._brokers.watch(callback), self.changes.watch(callback)]
+        """Call ``callback`` after every change of the live brokers, of topics and of levels."""
+        return [
+            self._brokers.watch(callback),
+            self.changes.watch(callback),
+            watch_node(self._zookeeper, paths.FEATURES, callback),
+        ]
+
+    def watch_notes(self, callback: Callable[[], None]) -> tuple[Watch, Watch]:
+        """Call ``callback`` when a broker says that it leaves, or that another one is away."""
+        return self._notes.watch(callback)
 
 
 def _is_empty(name: str, node: Node) -> bool:

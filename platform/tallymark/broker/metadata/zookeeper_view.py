@@ -40,7 +40,7 @@ class ZooKeeperView:
         self._changes = self._reader.changes
         self._writer = TopicWriter(zookeeper)
         self._deleted = DeletedTopics(zookeeper, node_id)
-        self._election = ControllerElection(zookeeper, node_id, now_ms)
+        self.election = ControllerElection(zookeeper, node_id, now_ms)
         self._controller: Controller | None = None
         self._node_id = node_id
 
@@ -55,7 +55,7 @@ class ZooKeeperView:
     def read_in_office(self) -> MetadataImage:
         """Try to become controller, do the controller's work if elected, and read."""
         self.check_identity()
-        controller = self._election.elect()
+        controller = self.election.elect()
         if self._controller is None or self._controller.epoch != controller.epoch:
             log.info("controller broker=%d epoch=%d", controller.broker_id, controller.epoch)
         self._controller = controller
@@ -74,16 +74,21 @@ class ZooKeeperView:
                     log.info("topic removed by the controller name=%s", name)
         return self.read()
 
-    def watch(self, callback: Callable[[], None]) -> list[Watch]:
+    def watch(self, callback: Callable[[], None], office: Callable[[], None]) -> list[Watch]:
         """Call ``callback`` after every change that needs a new image: of the live brokers, of
-        topics, of the controller, and of requests to delete (which only the controller handles)."""
-        watches = [self._election.watch(callback), *self._reader.watch(callback)]
+        topics, of levels of features, and of requests to delete (which only the controller
+        handles). ``office`` is called when the controller changes."""
+        watches = [self.election.watch(office), *self._reader.watch(callback)]
         watches.append(self._topics.watch_deletions(callback))
         return watches
 
+    def watch_notes(self, callback: Callable[[], None]) -> tuple[Watch, Watch]:
+        """See :meth:`.ImageReader.watch_notes`."""
+        return self._reader.watch_notes(callback)
+
     def resign(self) -> None:
         """Stop being controller."""
-        self._election.resign()
+        self.election.resign()
 
     # -- changing -----------------------------------------------------------------------------
 
