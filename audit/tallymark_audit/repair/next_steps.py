@@ -17,6 +17,10 @@ from tallymark_audit.store.schema.rows import Row, is_cells
 NAMED: Final = 5
 """Reporters, applications and groups named."""
 WAITING: Final = (State.OPEN, State.SETTLING)
+_COPIES: Final = (
+    "Copies cannot be taken out of a log: let readers leave out what they have read, by the "
+    "server, run and sequence of its stamp."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,8 @@ def next_steps(
         ]
     if missing > repairable:
         steps += _of_the_rest(found, edge, row)
+    if row["duplicates"]:
+        steps.append(Step(_COPIES))
     if state is State.UNKNOWN:
         steps += _silent(found, known)
     if state not in GOOD and state not in WAITING and not row["accepted_by"]:
@@ -73,6 +79,12 @@ def whom_to_tell(found: Evidence, edge: Edge, known: Known, lost: int) -> tuple[
     """Who has to know what. ``lost``: messages that cannot be repaired."""
     row = found.verdicts[0]
     topic, told = escaped(row["topic"]), list[str]()
+    if state_of(row["state"]) is State.UNKNOWN:
+        told += [
+            f"the owners of {escaped(one['application'] or one['reporter'])} on "
+            f"{escaped(one['server'])}: it says nothing since {utc(one['last_heard'])}"
+            for one in _silent_reporters(found, known)[:NAMED]
+        ]
     if lost:
         told += [
             f"the owners of {who}: {lost:,} of the messages of {topic} may have to be sent again"
@@ -123,18 +135,21 @@ def _of_the_rest(found: Evidence, edge: Edge, row: Row) -> list[Step]:
 
 
 def _silent(found: Evidence, known: Known) -> list[Step]:
-    silent = [
-        one
-        for one in found.reporters
-        if not one["closed"] and not is_retired(one) and one["last_heard"] < known.silent_before
-    ]
     return [
         Step(
             f"{escaped(one['reporter'])} is silent since {utc(one['last_heard'])}: start it again; "
             "if it died and will not return, retire it.",
             _line("tallymark audit retire", known, one["reporter"]),
         )
-        for one in silent[:NAMED]
+        for one in _silent_reporters(found, known)[:NAMED]
+    ]
+
+
+def _silent_reporters(found: Evidence, known: Known) -> list[Row]:
+    return [
+        one
+        for one in found.reporters
+        if not one["closed"] and not is_retired(one) and one["last_heard"] < known.silent_before
     ]
 
 

@@ -139,6 +139,7 @@ def test_of_a_producer_there_is_only_the_claim() -> None:
 
 def test_a_silent_reporter_is_retired_by_name() -> None:
     told = {"instance": "i", "application": "shop", "closed": False, "retired_at": 0}
+    told["server"] = "web-1"
     silent = {**told, "reporter": "shop; rm -rf /", "last_heard": NOON - 9_000}
     alive = {**told, "reporter": "alive", "last_heard": NOON}
     verdict = row(cell(), state="UNKNOWN", cells=[])
@@ -146,6 +147,18 @@ def test_a_silent_reporter_is_retired_by_name() -> None:
     assert (found.repairable, found.of) == (0, 0)
     retire = "tallymark audit retire --settings prod.toml 'shop; rm -rf /'"
     assert found.commands == (retire, ACCEPT)
+    said = "the owners of shop on web-1: it says nothing since 2026-01-01T11:59:51Z"
+    assert found.tell == (said,), "nobody was named who could start it again"
+
+
+def test_of_copies_it_is_said_that_no_repair_takes_them_away() -> None:
+    """The page of a duplication only offered to accept it."""
+    doubled = row(cell(), state="DUPLICATION", missing=0, duplicates=3)
+    doubled["cells"] = []
+    found = of(evidence(doubled))
+    assert "cannot be taken out of a log" in found.steps[0].text
+    assert found.commands == (ACCEPT,)
+    assert found.tell == ("the readers of clicks on aggregate: 3 messages came twice",)
 
 
 @pytest.mark.parametrize("state", ["OPEN", "SETTLING", "COMPLETE"])

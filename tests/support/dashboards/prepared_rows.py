@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, Table
 
@@ -33,6 +33,9 @@ HOUR: Final = 3_600_000
 TEN_MINUTES: Final = 600_000
 BYTES: Final = 180
 
+Hole: TypeAlias = tuple[int, str]
+"""The window (start, ms) that holds a watermark, and its state."""
+
 
 class Rows:
     """Inserts into one store, as of ``now`` (ms)."""
@@ -44,11 +47,16 @@ class Rows:
     def _add(self, table: Table, **values: Any) -> None:
         upsert(self.connection, table, [values])
 
-    def watermarks(self, edge: str, topics: Sequence[str], through: int) -> None:
+    def watermarks(
+        self, edge: str, topics: Sequence[str], horizon: int, holes: Mapping[str, Hole]
+    ) -> None:
+        """All windows before ``horizon`` are judged; a topic with a hole is complete up to it."""
         for topic in topics:
+            hole = holes.get(topic)
             self._add(
-                watermarks, edge=edge, topic=topic, through=through, horizon=through, holes=[],
-                at=self.now,
+                watermarks, edge=edge, topic=topic, horizon=horizon, at=self.now,
+                through=min(hole[0], horizon) if hole else horizon,
+                holes=[[*hole, False]] if hole and hole[0] < horizon else [],
             )  # fmt: skip
 
     def collector(self, cluster: str, committed: int) -> None:
@@ -85,8 +93,8 @@ class Rows:
             server=server, application=application, instance=RUN, first_seen=self.now - 24 * HOUR,
             last_heard=heard, complete_through=heard - 5_000, seen=[], ahead=[],
         )  # fmt: skip
-        topic = "payments" if cluster == "dc2" else "orders"
-        self._add(reporter_topics, cluster=cluster, topic=topic, reporter=name)
+        for topic in ("payments",) if cluster == "dc2" else ("orders", "views"):
+            self._add(reporter_topics, cluster=cluster, topic=topic, reporter=name)
 
     def run(self, job: str, started: int, took: int, outcome: str) -> None:
         self.connection.execute(

@@ -67,6 +67,15 @@ class Prepared:
     silent: int
 
     @property
+    def holes(self) -> dict[str, dict[str, tuple[int, str]]]:
+        """By edge and topic the window that holds the watermark, and its state."""
+        return {
+            "producer-to-dc1": {"views": (self.silent, str(State.UNKNOWN))},
+            "producer-to-dc2": {"payments": (self.gone, str(State.LOSS))},
+            "dc2-to-aggregate": {"clicks": (self.doubled, str(State.DUPLICATION))},
+        }
+
+    @property
     def wrong(self) -> frozenset[tuple[str, int]]:
         """Topics and windows that are not clean; on the other hop of the topic they are not judged,
         so that each stands alone."""
@@ -121,7 +130,8 @@ def prepare(
             for verdict in judged:
                 if (verdict.topic, verdict.window) not in one.wrong:
                     clean.setdefault(verdict.window, []).append(verdict)
-            rows.watermarks(edge, sorted({v.topic for v in judged}), until)
+            topics = sorted({v.topic for v in judged})
+            rows.watermarks(edge, topics, until, one.holes.get(edge, {}))
         for window, verdicts in sorted(clean.items()):
             at = min(now - 30_000, window + W + SETTLED)
             _record(connection, verdicts, COLLECTOR, at)
@@ -229,6 +239,7 @@ def _silent(rows: Rows, one: Prepared) -> None:
         for window in range(one.silent, one.now - 2 * W, W)
     ]
     _record(rows.connection, unknown, COLLECTOR, one.now - 60_000)
+    rows.claimed_and_seen("dc1", "views", one.silent, 640)
 
 
 def _alert(edge: str, topic: str, window: int, missing: str, at: int, ends: int = 0) -> Alert:

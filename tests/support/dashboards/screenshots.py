@@ -13,8 +13,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import Event, Thread
 from typing import Final, Literal
 from urllib.parse import urlencode
 
@@ -24,17 +25,19 @@ from playwright.sync_api import Page, ViewportSize, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from prepared_clusters import snapshots
+from prepared_clusters import cluster, registry, snapshots
 from prepared_store import HOSTILE, Prepared, deployment_in, prepare
 
 from tallymark.net.web.server import WebServer, listen
 from tallymark_audit.store import open_store
 from tallymark_dashboards.app.application import create_app
+from tallymark_dashboards.snapshots.holder import Snapshots
 
 CHROMIUM: Final = shutil.which("chromium") or "chromium"
 COLOURS: Final = 128
 HIGHEST: Final = 2600
 """Pixels; what is below is more rows of the same table."""
+FRESH_S: Final = 5.0
 THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 
 
@@ -51,7 +54,7 @@ def main() -> None:
     logging.disable()
     asked.folder.mkdir(parents=True, exist_ok=True)
     with (
-        served(asked.stopped, hostile=asked.hostile) as (url, prepared),
+        served(asked.stopped, hostile=asked.hostile, fresh=True) as (url, prepared),
         sync_playwright() as p,
     ):
         pages = addresses(prepared)
@@ -91,10 +94,16 @@ def addresses(prepared: Prepared) -> dict[str, str]:
 
 @contextmanager
 def served(
-    stopped: str = "", *, hostile: bool = False, now: int = 0, hours: int = 24
+    stopped: str = "",
+    *,
+    hostile: bool = False,
+    now: int = 0,
+    hours: int = 24,
+    fresh: bool = False,
 ) -> Iterator[tuple[str, Prepared]]:
     """The dashboards of a prepared store and of prepared clusters, and their address. ``now``
-    (ms): as of when they were prepared, if not now. ``hours``: of clean windows."""
+    (ms): as of when they were prepared, if not now. ``hours``: of clean windows. ``fresh``:
+    clusters stay as of now, as if brokers answered, however long it takes."""
     with tempfile.TemporaryDirectory() as folder:
         deployment = deployment_in(Path(folder))
         with open_store(deployment.audit_store) as store:
@@ -102,8 +111,30 @@ def served(
             prepared = prepare(
                 store, deployment, now, hours=hours, stopped=stopped, hostile=hostile
             )
-            with serving(create_app(deployment, store, snapshots(now))) as url:
+            found = snapshots(now)
+            app = create_app(deployment, store, found)
+            with serving(app) as url, _kept_fresh(found) if fresh else nullcontext():
                 yield url, prepared
+
+
+@contextmanager
+def _kept_fresh(found: Snapshots) -> Iterator[None]:
+    done = Event()
+
+    def keep() -> None:
+        while not done.wait(FRESH_S):
+            now = time.time_ns() // 1_000_000
+            for name in [one.name for one in found.clusters]:
+                found.put(cluster(name, now))
+            found.put_registry(registry(now))
+
+    thread = Thread(target=keep, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 @contextmanager

@@ -23,7 +23,9 @@ LEFT: Final = 130
 RIGHT: Final = 30
 LANE: Final = 34
 TOP: Final = 12
-FOOT: Final = 40
+FOOT: Final = 46
+AXIS: Final = 6
+"""So far the axis is below the last lane: the lengths of gaps stand between."""
 LABEL: Final = 76
 """What a time of day takes on the axis."""
 MOST: Final = 80
@@ -62,7 +64,7 @@ def timeline(happenings: Sequence[Happening]) -> str:
         f'<svg class="chart timeline" {size} aria-hidden="true" focusable="false">',
         *(_lane(lane, y) for lane, y in rows.items()),
         *(_drawn(one, at, rows[one.lane]) for one in ordered),
-        *_axis(at, TOP + LANE * len(lanes)),
+        *_axis(at, TOP + LANE * len(lanes) + AXIS),
         "</svg>",
     ]
     return "".join(parts)

@@ -73,12 +73,14 @@ def drawing(nodes: Sequence[Node], arrows: Sequence[Arrow], label: str) -> str:
     height = 2 * _EDGE + rows * (BOX[1] + GAP[1]) + (28 if back else 0)
     corners = _corners(at, rows)
     drawn = [_arrow(corners, at, one, height) for one in arrows if _known(at, one)]
+    # All lines before all texts: no line leads through the text of another one.
+    lines, texts = "".join(line for line, _ in drawn), "".join(text for _, text in drawn)
     boxes = [_box(corners[one.name], one) for one in nodes]
     said = escape(escaped(label))
     return (
         f'<svg class="chart topology" viewBox="0 0 {width} {height}" width="{width / 16:.2f}rem" '
         f'height="{height / 16:.2f}rem" role="img" aria-label="{said}"><title>{said}</title>'
-        f"{_HEAD}{''.join(drawn)}{''.join(boxes)}</svg>"
+        f"{_HEAD}{lines}{texts}{''.join(boxes)}</svg>"
     )
 
 
@@ -153,7 +155,8 @@ def _arrow(
     at: Mapping[str, tuple[int, int]],
     one: Arrow,
     height: int,
-) -> str:
+) -> tuple[str, str]:
+    """The line and the text beside it."""
     (sx, sy), (tx, ty) = corners[one.source], corners[one.target]
     if _leads_back(at, one):
         x1, y1, x2, y2 = sx + BOX[0] / 2, sy + BOX[1], tx + BOX[0] / 2, ty + BOX[1]
@@ -168,14 +171,15 @@ def _arrow(
             f"{x2:.0f} {y2:.0f}"
         )
         # Near the source: edges that meet at one cluster have their texts apart.
-        tx_mid, ty_mid = x1 + min(half, GAP[0] / 2), y1 + (y2 - y1) * 0.22 - 7
+        tx_mid, ty_mid = x1 + min(half, GAP[0] / 2), y1 + (y2 - y1) * 0.28 - 7
     said = escape(escaped(f"{one.name}: {one.text}"))
-    return (
-        f'<g class="hop {one.tone}"><title>{said}</title>'
-        f'<path d="{path}" marker-end="url(#arrow)"/>'
-        f'<text x="{tx_mid:.0f}" y="{ty_mid:.0f}" text-anchor="middle">'
+    begin = f'<g class="hop {one.tone}"><title>{said}</title>'
+    line = f'{begin}<path d="{path}" marker-end="url(#arrow)"/></g>'
+    text = (
+        f'{begin}<text x="{tx_mid:.0f}" y="{ty_mid:.0f}" text-anchor="middle">'
         f"{escape(escaped(one.text))}</text></g>"
     )
+    return line, text
 
 
 def _box(corner: tuple[float, float], node: Node) -> str:

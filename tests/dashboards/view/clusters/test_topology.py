@@ -47,6 +47,14 @@ def test_the_drawing_is_well_formed_whatever_the_names_are(
     ElementTree.fromstring(drawing(nodes, arrows, text))
 
 
+def test_no_line_leads_through_the_text_of_another() -> None:
+    """“7 missing” had a dashed arrow through it."""
+    nodes = [Node(name, "well") for name in ("producer", "dc1", "dc2")]
+    arrows = [Arrow(f"to-{to}", "producer", to, f"{to} text") for to in ("dc1", "dc2")]
+    drawn = drawing(nodes, arrows, "topology")
+    assert drawn.rindex("<path d=") < drawn.index("dc1 text</text>")
+
+
 def test_without_nodes_nothing_is_drawn() -> None:
     assert drawing([], [], "") == ""
 
