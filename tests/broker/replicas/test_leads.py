@@ -304,6 +304,18 @@ async def test_the_outcome_for_a_lead_that_has_ended_changes_nothing() -> None:
     assert len(led.states.calls) == 1
 
 
+@on_a_loop
+async def test_what_a_lead_wished_for_that_has_ended_is_not_written() -> None:
+    led = Led(2, isr=(1, 2), records=1)
+    for index in range(2):
+        led.fetch(2, index=index)
+        led.fetch(3, index=index)
+    led.leads.end(("t", 0))
+    assert await led.write()
+    ((change,),) = led.states.calls
+    assert change.partition == ("t", 1)
+
+
 # --- brokers, settings, time
 
 
