@@ -92,6 +92,8 @@ class _Producing:
     request: ``unready``, batches that are not appended yet; ``unexposed``, where a producer with
     acks=-1 waits for its records to be exposed."""
 
+    _answered: asyncio.Future[Answer] | None = None
+
     def __init__(
         self,
         state: BrokerState,
@@ -103,7 +105,6 @@ class _Producing:
         self.unexposed: dict[Place, tuple[Partition, CommitTicket]] = {}
         self.unready: dict[Place, _Unready] = {}
         self._acks = request.acks
-        self._answered: asyncio.Future[Answer] | None = None
         self._connection = connection
         self._failed = False
         self._header = header

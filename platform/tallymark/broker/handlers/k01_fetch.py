@@ -66,9 +66,12 @@ def handle(
 ) -> Answer | Awaitable[Answer]:
     """Answer at once if there is enough, an error or nothing to wait for; else park."""
     request = read_fetch(body, header.api_version)
-    if request.replica.id >= 0 and header.api_version < FIRST_VERSION:
+    if request.replica.id < 0:
+        fetching = _Fetching(state, header, connection, request)
+    elif header.api_version < FIRST_VERSION:
         return refused_response(header, request, CODES["UNSUPPORTED_VERSION"])
-    fetching = _Fetching(state, header, connection, request)
+    else:
+        fetching = _Following(state, header, connection, request)
     try:
         fetching.continue_session()
     except KafkaError as error:
@@ -87,8 +90,8 @@ async def _warmed(fetching: _Fetching, found: FetchRound) -> Answer:
 
 
 class _Fetching:
-    """One request that is being handled. ``partitions``: those that the last :meth:`look` found on
-    this broker."""
+    """One request that is being handled. ``watched``: what the last :meth:`look` found on this
+    broker, and a change of which may be more to answer."""
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class _Fetching:
         connection: Connection,
         request: PlainFetch,
     ) -> None:
-        self.partitions: list[Partition] = []
+        self.watched: Sequence[Watched] = ()
         self.wait_ms = min(request.max_wait_ms, _MOST_WAIT_MS)
         self._state = state
         self._header = header
@@ -108,50 +111,29 @@ class _Fetching:
         """Id of the new session for the reader, 0 for none."""
         self._asked: list[tuple[Topic, Ask]] = []
         self._wanted: list[FetchPartition] = []
-        self._follower: FollowerAsk | None = None
-        self._is_follower = request.replica.id >= 0
-        self._sessions = state.replica_sessions if self._is_follower else state.fetch_sessions
+        self._sessions = state.fetch_sessions
 
     def continue_session(self) -> None:
         """Take the requested partitions from the session that the request continues, or from the
-        request; of a follower, tell the leads of its progress. KafkaError where the session does
-        not exist, or the request is not its next one; where no follower may ask."""
+        request. KafkaError where the session does not exist, or the request is not its next one."""
         request, state = self._request, self._state
-        if self._is_follower:
-            require_cluster_action(state, self._connection)
         session = self._session = self._sessions.continued(
             request, self._header.api_version, state.now_ms()
         )
         if session is not None:
             self._asked = [(key[0], each.ask) for key, each in session.partitions.items()]
-        else:
-            self._asked = [(topic, ask) for topic, asks in request.topics for ask in asks]
-            if request.session_epoch == 0:
-                self._new_id = randbelow(_LAST_ID) + 1
-        if self._is_follower:
-            self._follower = FollowerAsk(state, request.replica, self._asked)
+            return
+        self._asked = [(topic, ask) for topic, asks in request.topics for ask in asks]
+        if request.session_epoch == 0:
+            self._new_id = randbelow(_LAST_ID) + 1
 
     def look(self, *, wait: bool = True) -> FetchRound:
         """Read the partitions. They are looked up again each time: one may have been deleted, or
         its topic created again. ``wait`` is that of :class:`FetchRound`."""
-        state, follower = self._state, self._follower
-        if follower is None:
-            wanted = resolve(state, self._connection, self._asked)
-        else:
-            wanted = follower.resolve(self._asked)
-        self._wanted = wanted
-        self.partitions = [each.found for each in wanted if isinstance(each.found, Partition)]
+        wanted = self._wanted = resolve(self._state, self._connection, self._asked)
+        self.watched = [each.found for each in wanted if isinstance(each.found, Partition)]
         version, listener = self._header.api_version, self._connection.listener
-        if follower is None:
-            return FetchRound(state, self._request, version, wanted, listener, wait)
-        return FollowerRound(follower, state, self._request, version, wanted, listener, wait)
-
-    def watched(self) -> Sequence[Watched]:
-        """What a change of which may be more to answer: consumers wait for the high watermark,
-        followers for the end of the log."""
-        if self._follower is None:
-            return self.partitions
-        return [each.lead for each in self.partitions if each.lead is not None]
+        return FetchRound(self._state, self._request, version, wanted, listener, wait)
 
     def is_enough(self, found: FetchRound, *, time_is_up: bool = False) -> bool:
         """Whether ``found`` is the answer; otherwise the fetch waits for more."""
@@ -181,21 +163,58 @@ class _Fetching:
         """The response of ``write(throttle_ms)``. A quota counts its bytes, so the response for a
         client that must be throttled is written twice."""
         response = write(0)
-        if self._is_follower:
-            return response
         throttle_ms = charge_quota(
             self._state.security, self._header, self._connection, len(response)
         )
         return write(throttle_ms) if throttle_ms else response
 
+    def _sent(self, partition: Partition, size: int) -> None:
+        partition.traffic.sent_bytes += size
+
     def _count(self, found: FetchRound) -> None:
         for wanted, (_, each) in zip(self._wanted, found.found, strict=True):
-            if self._is_follower:
-                self._state.metrics.replication.sent_bytes += length_of(each)
-            elif isinstance(wanted.found, Partition):
-                wanted.found.traffic.sent_bytes += length_of(each)
+            if isinstance(wanted.found, Partition):
+                self._sent(wanted.found, length_of(each))
             if each.error_code:
                 self._state.metrics.api(ApiKey.FETCH).failed(each.error_code)
+
+
+class _Following(_Fetching):
+    """A request of a follower: it reads to the end of the logs, and waits for them to grow; it is
+    outside of the sessions and quotas of clients."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        header: RequestHeader,
+        connection: Connection,
+        request: PlainFetch,
+    ) -> None:
+        super().__init__(state, header, connection, request)
+        self._sessions = state.replica_sessions
+        self._follower = FollowerAsk(state, request.replica)
+
+    def continue_session(self) -> None:
+        """As that of others; then tell the leads of the follower's progress. KafkaError
+        CLUSTER_AUTHORIZATION_FAILED, too."""
+        require_cluster_action(self._state, self._connection)
+        super().continue_session()
+        self._follower.take(self._asked)
+
+    def look(self, *, wait: bool = True) -> FetchRound:
+        """As that of others."""
+        follower = self._follower
+        wanted = self._wanted = follower.resolve(self._asked)
+        found = [each.found for each in wanted if isinstance(each.found, Partition)]
+        self.watched = [each.lead for each in found if each.lead is not None]
+        version, listener = self._header.api_version, self._connection.listener
+        return FollowerRound(follower, self._state, self._request, version, wanted, listener, wait)
+
+    def _charged(self, write: Callable[[int], bytes | Payload]) -> Answer:
+        return write(0)
+
+    def _sent(self, partition: Partition, size: int) -> None:
+        self._state.metrics.replication.sent_bytes += size
 
 
 class _Parked:
@@ -210,7 +229,7 @@ class _Parked:
     def __init__(self, fetching: _Fetching) -> None:
         self._loop = loop = asyncio.get_running_loop()
         self._fetching = fetching
-        self._watched = fetching.watched()
+        self._watched = fetching.watched
         self._woken = False
         self.future: asyncio.Future[Answer] = loop.create_future()
         self.future.add_done_callback(self._end)
@@ -238,11 +257,10 @@ class _Parked:
         except Exception as error:  # the connection logs it and closes
             self.future.set_exception(error)
             return
-        watched = fetching.watched()
-        if watched != self._watched:
+        if fetching.watched != self._watched:
             self._unwatch()
-            self._watched = watched
-            for each in watched:
+            self._watched = fetching.watched
+            for each in self._watched:
                 each.watch(self)
 
     def _unwatch(self) -> None:

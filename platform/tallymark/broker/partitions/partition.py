@@ -206,7 +206,7 @@ class Partition:
             self.traffic.received_bytes += size
             if self.lead is not None:
                 self.lead.grown()
-            elif appended.last_offset < self.high_watermark:
+            elif self._waiting and appended.last_offset < self.high_watermark:
                 self._wake_readers()
             if self.log.flush_due(now_ms):
                 self._flush_wanted(self)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from tallymark.broker.partitions.lead import ReadUntil
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.requests.fetch_round import FetchPartition, FetchRound
 from tallymark.broker.state import BrokerState
@@ -36,13 +37,14 @@ FIRST_VERSION: Final = 15
 class FollowerAsk:
     """One request of a follower. ``parted``: where its log diverges from the one here."""
 
-    def __init__(
-        self, state: BrokerState, replica: Replica, asked: Iterable[tuple[Topic, Ask]]
-    ) -> None:
+    def __init__(self, state: BrokerState, replica: Replica) -> None:
         self.parted: dict[tuple[Topic, int], EpochEnd] = {}
         self._partitions = state.partitions
         self._replica = replica
         self._refused: dict[tuple[Topic, int], KafkaError] = {}
+
+    def take(self, asked: Iterable[tuple[Topic, Ask]]) -> None:
+        """Tell the leads of these partitions, once."""
         for topic, ask in asked:
             try:
                 parted = self._take(topic, ask)
@@ -90,6 +92,8 @@ class FollowerAsk:
 
 class FollowerRound(FetchRound):
     """A round for a follower: to the end of the logs, and where they diverge, that."""
+
+    bound = ReadUntil.END
 
     def __init__(
         self,

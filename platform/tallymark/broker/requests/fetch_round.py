@@ -26,6 +26,7 @@ from tallymark.protocol.messages import (
 from tallymark.protocol.wire.fetch import Ask, Found, PlainFetch, Topic
 
 _FIRST_WITH_ZSTD: Final = 10
+_COMMITTED: Final = ReadUntil.HIGH_WATERMARK
 
 
 class FetchPartition(NamedTuple):
@@ -71,6 +72,9 @@ class FetchRound:
     Without ``wait``, logs whose indexes are not in memory are not read, and are in ``cold``: load
     the indexes in a thread (:meth:`warm`) and make another round."""
 
+    bound: ReadUntil = _COMMITTED
+    """How far it reads."""
+
     def __init__(
         self,
         state: BrokerState,
@@ -90,7 +94,8 @@ class FetchRound:
         self._version = version
         self._listener = listener
         self._wait = wait
-        self._until = ReadUntil.of(request.replica.id, request.isolation_level)
+        if request.isolation_level and self.bound is _COMMITTED:
+            self.bound = ReadUntil.LAST_STABLE_OFFSET
         limit = min(request.max_bytes, state.settings.fetch_max_bytes)
         size = 0
         for item in wanted:
@@ -118,8 +123,8 @@ class FetchRound:
         else:
             room = max(0, min(ask.max_bytes, room))
             until = high_watermark
-            if self._until is not ReadUntil.HIGH_WATERMARK:
-                until = partition.until(self._until)
+            if self.bound is not _COMMITTED:
+                until = partition.until(self.bound)
             data = log.read(ask.fetch_offset, room, until, min_one=first, wait=self._wait).data
             if not isinstance(data, bytes):
                 if self._version < _FIRST_WITH_ZSTD and uses_zstd(first_header(data)):
