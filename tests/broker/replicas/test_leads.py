@@ -112,16 +112,21 @@ async def test_nothing_is_answered_after_the_lead_is_lost() -> None:
     assert led.partition.high_watermark == 0
 
 
-@on_a_loop
-async def test_an_ended_lead_answers_what_waits() -> None:
-    led = Led()
-    offset, watching = led.produce(), Counted()
-    led.lead.watch(watching)
-    lead = led.lead
-    led.leads.end(("t", 0))
-    led.leads.end(("t", 0))
-    assert led.answers.found[offset] == ["NOT_LEADER_OR_FOLLOWER"]
-    assert (watching.woken, lead.is_over, len(led.leads)) == (1, True, 0)
+@pytest.mark.parametrize(
+    ("deleted", "answer"), [(False, "NOT_LEADER_OR_FOLLOWER"), (True, "UNKNOWN_TOPIC_OR_PARTITION")]
+)
+def test_an_ended_lead_answers_what_waits(deleted: bool, answer: str) -> None:
+    async def story() -> None:
+        led = Led()
+        offset, watching = led.produce(), Counted()
+        led.lead.watch(watching)
+        lead = led.lead
+        led.leads.end(("t", 0), deleted=deleted)
+        led.leads.end(("t", 0))
+        assert led.answers.found[offset] == [answer]
+        assert (watching.woken, lead.is_over, len(led.leads)) == (1, True, 0)
+
+    asyncio.run(story())
 
 
 @on_a_loop

@@ -164,10 +164,10 @@ class ReplicatedLead:
         self.leader.refused(state or self.leader.state, self._now_ms(), stale)
         self.settle()
 
-    def end(self) -> None:
-        """This broker does not lead the partition any more."""
+    def end(self, *, deleted: bool = False) -> None:
+        """This broker does not lead the partition any more; ``deleted``: no broker does."""
         self._is_ended = True
-        self.partition.withdraw()
+        self.partition.withdraw(deleted=deleted)
         self._release_starts()
 
     # --- what is decided

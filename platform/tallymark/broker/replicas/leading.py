@@ -86,12 +86,12 @@ class Leads:
         partition.replicate(lead)
         lead.grown()
 
-    def end(self, key: TopicPartition) -> None:
-        """This broker does not lead the partition any more: what waits gets
-        NOT_LEADER_OR_FOLLOWER."""
+    def end(self, key: TopicPartition, *, deleted: bool = False) -> None:
+        """This broker does not lead the partition any more; ``deleted``: no broker does. What waits
+        gets NOT_LEADER_OR_FOLLOWER, or UNKNOWN_TOPIC_OR_PARTITION."""
         lead = self._leads.pop(key, None)
         if lead is not None:
-            lead.end()
+            lead.end(deleted=deleted)
 
     def state_seen(self, key: TopicPartition, state: PartitionState) -> None:
         """The partition's state node holds ``state``, or held it. With another leader or a newer
