@@ -93,22 +93,6 @@ def test_one_that_is_forgotten_is_not_answered() -> None:
     asyncio.run(story())
 
 
-def test_futures_wait_without_a_deadline_and_may_be_given_up() -> None:
-    async def story() -> None:
-        waits = CommitWaits(0)
-        kept, given_up, failed = waits.future(1), waits.future(1), waits.future(2)
-        given_up.cancel()
-        await asyncio.sleep(0)
-        assert len(waits) == 2
-        waits.exposed(1)
-        await kept
-        waits.fail(GONE)
-        assert failed.exception() is GONE
-        assert len(waits) == 0
-
-    asyncio.run(story())
-
-
 @given(st.lists(st.tuples(st.sampled_from("afe!"), st.integers(0, 20)), max_size=60))
 def test_each_is_answered_once_and_never_too_early(steps: list[tuple[str, int]]) -> None:
     async def story() -> None:
