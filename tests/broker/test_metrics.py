@@ -8,6 +8,7 @@ import socket
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,13 @@ import pytest
 from admin_wire import create, describe, fresh
 from prometheus_client.parser import text_string_to_metric_families
 
-from tallymark.broker.metrics.counters import BOUNDS, OTHER_TOPICS, ApiMetrics, BrokerMetrics
+from tallymark.broker.metrics.counters import (
+    BOUNDS,
+    OTHER_TOPICS,
+    ApiMetrics,
+    BrokerMetrics,
+    FollowersNow,
+)
 from tallymark.broker.metrics.error_codes import error_codes
 from tallymark.broker.monitoring.loop_lag import LoopLag
 from tallymark.broker.state import BrokerState
@@ -153,6 +160,25 @@ def test_traffic_is_counted_by_topic_up_to_a_cap(tmp_path: Path) -> None:
         assert value(found, "partitions", state="led") == 8
         assert value(found, "cluster_topics") == 4
         assert value(found, "unflushed_messages") == 20
+
+
+def test_what_is_copied_from_leaders_is_told(broker: BrokerThread, wire: WireClient) -> None:
+    state, topic = state_of(broker), fresh()
+    state.metrics.keep(())
+    create(wire, topic)
+    assert value(scrape(broker), "followed_partitions") == 0
+    state.metrics.topic(topic).replicated_bytes += 77
+    aside = Counter({"CORRUPT_MESSAGE": 2})
+    state.metrics.following = lambda: FollowersNow(3, 1, 40, aside, 9)
+    try:
+        found = scrape(broker)
+    finally:
+        state.metrics.following = None
+    assert value(found, "topic_replicated_bytes_total", topic=topic) == 77
+    assert value(found, "replica_fetchers", state="disconnected") == 1
+    assert value(found, "followed_partitions") == 40
+    assert value(found, "replicas_set_aside", error="CORRUPT_MESSAGE") == 2
+    assert value(found, "replica_max_lag_messages") == 9
 
 
 def test_bytes_that_readers_get_are_counted(broker: BrokerThread, wire: WireClient) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tallymark.broker.replicas.answers import is_expected, read_answer, read_offset, what_to_do
 from tallymark.broker.replicas.fetch_requests import Candidate, choose, range_requests
 from tallymark.broker.replicas.fetch_settings import FetchSettings, slot_of
+from tallymark.broker.settings.text import parse
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     FetchResponsePartition,
@@ -104,3 +105,11 @@ def test_partitions_are_divided_among_the_connections_as_apache_kafka_does() -> 
         (31 * -1008770331 + index) % 2**31 % 4 for index in range(5)
     ]
     assert slot_of(("orders", 3), FetchSettings()) == 0
+
+
+def test_the_settings_are_those_of_the_broker() -> None:
+    """One default in two places would become two defaults."""
+    settings = parse({"num.replica.fetchers": 3, "replica.fetch.max.bytes": 77})
+    read = FetchSettings.of(settings)
+    assert (read.num_replica_fetchers, read.replica_fetch_max_bytes) == (3, 77)
+    assert FetchSettings.of(parse({})) == FetchSettings()

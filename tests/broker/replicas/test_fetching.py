@@ -4,99 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from copying import ME, REGISTERED, Copying, eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replica_broker import CONFIG, ReplicaBroker, batch
-from scripted_leader import LeadersLog, ScriptedLeader
+from replica_broker import CONFIG, batch
 
-from tallymark.broker.maintenance.cleaner import Cleaner
-from tallymark.broker.partitions.partition import Partition
-from tallymark.broker.replicas.cutting import ReplicaCutter
-from tallymark.broker.replicas.fetch_settings import FetchSettings
 from tallymark.broker.replicas.fetching import Followers
-from tallymark.errors import CODES, KafkaError
-from tallymark.log import Log
-from tallymark.testing.memory_files import MemoryFiles
-
-SETTINGS = FetchSettings(replica_fetch_wait_max_ms=1, replica_fetch_backoff_ms=1)
-ME = 2
-
-
-class Copying:
-    """One follower of orders-0 and its leader. ``epoch`` is the leader epoch of both."""
-
-    def __init__(self, epoch: int = 0, config: Any = CONFIG) -> None:
-        self.follower = ReplicaBroker(MemoryFiles(), config)
-        self.leader = ScriptedLeader()
-        self.leaders = LeadersLog("orders", self.follower.partition.topic_id, epoch)
-        self.leader.logs[self.leaders.topic_id] = self.leaders
-        self.clock = 0
-
-    def lead(self, *epochs: int) -> None:
-        """Append a batch of each of these epochs to the leader's log, and be in the last one."""
-        for epoch in epochs:
-            found = self.leaders.log
-            found.append_leaders(batch(found.end_offset, epoch), epoch, 0)
-        self.leaders.epoch = max(self.leaders.epoch, *epochs)
-        self.leaders.high_watermark = self.leaders.log.end_offset
-
-    @property
-    def partition(self) -> Partition:
-        return self.follower.partition
-
-    def run(self, work: Callable[[Followers], Awaitable[None]]) -> None:
-        """``work`` with followers that copy the partition in the leader's present epoch."""
-
-        async def with_cutter(cutter: ReplicaCutter, _: Cleaner) -> None:
-            followers = Followers(ME, self.leader, cutter, SETTINGS, self.now_ms)
-            followers.registered(5)
-            self.partition.leader_epoch = self.leaders.epoch
-            followers.follow(self.partition, self.leader.id)
-            try:
-                await work(followers)
-            finally:
-                await followers.stop()
-
-        self.follower.run(with_cutter)
-
-    def now_ms(self) -> int:
-        """It goes on by a second at each look, so no pause is long."""
-        self.clock += 1000
-        return self.clock
-
-    def until_equal(self) -> None:
-        self.run(lambda _: eventually(self.is_equal))
-
-    def is_equal(self) -> bool:
-        try:
-            self.follower.log.check_usable()
-        except KafkaError:
-            return False  # it is being cut
-        return content(self.follower.log) == content(self.leaders.log) and (
-            self.partition.high_watermark == self.leaders.high_watermark
-        )
-
-
-def content(log: Log) -> tuple[int, int, bytes, tuple[tuple[int, int], ...]]:
-    data = b""
-    at = log.start_offset
-    while at < log.end_offset:
-        found = log.read(at, 1 << 20)
-        data += bytes(found.read())
-        at = found.next_offset
-    return log.start_offset, log.end_offset, data, log.epochs
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.001)
+from tallymark.errors import CODES
 
 
 def test_an_empty_replica_catches_up_and_goes_on() -> None:
@@ -110,7 +28,7 @@ def test_an_empty_replica_catches_up_and_goes_on() -> None:
 
     copying.run(work)
     first, last = copying.leader.fetches[0], copying.leader.fetches[-1]
-    assert (first.replica_state.replica_id, first.replica_state.replica_epoch) == (ME, 5)
+    assert (first.replica_state.replica_id, first.replica_state.replica_epoch) == (ME, REGISTERED)
     assert first.session_epoch == 0
     assert last.session_epoch > 0, "later requests name what has changed only"
     assert copying.partition.traffic.replicated_bytes > 0
@@ -130,6 +48,8 @@ def test_a_log_parts_twice_and_is_cut_in_two_rounds() -> None:
     copying.follower.follow(0, 1, 1, 3, 3)
     copying.lead(0, 1, 2, 4)
     copying.until_equal()
+    ends = [each.topics[0].partitions[0].fetch_offset for each in copying.leader.fetches[:3]]
+    assert ends == [10, 6, 4]
 
 
 def test_an_epoch_without_a_record_goes_before_anything_is_copied() -> None:
@@ -151,6 +71,34 @@ def test_a_log_that_ends_before_the_leaders_begins_starts_there() -> None:
     assert copying.follower.log.start_offset == 6
 
 
+def test_a_log_that_begins_behind_the_end_of_the_leaders_begins_anew() -> None:
+    """After an unclean election the leader had less than the follower's log had deleted: there is
+    no epoch to compare, only the range that the leader has."""
+    copying = Copying()
+    copying.follower.log.truncate_fully_and_start_at(50, 0)
+    copying.lead(0, 0)
+    copying.until_equal()
+    assert copying.follower.log.start_offset == 0
+
+
+def test_a_leader_that_does_not_say_its_range_sets_one_partition_aside() -> None:
+    copying = Copying()
+    copying.follower.log.truncate_fully_and_start_at(50, 0)
+    copying.lead(0)
+    copying.leaders.range_error = CODES["NOT_LEADER_OR_FOLLOWER"]
+    other = copying.another()
+
+    async def work(followers: Followers) -> None:
+        followers.follow(other.follower.partition, 1)
+        (bad,) = [each for each in followers if each.key == ("orders", 0)]
+        await eventually(lambda: bad.following.failures > 1)
+        await eventually(other.is_equal)
+        copying.leaders.range_error = 0
+        await eventually(copying.is_equal)
+
+    copying.run(work)
+
+
 def test_records_that_the_leader_has_deleted_go_here_too() -> None:
     copying = Copying()
     copying.lead(0, 0, 0)
@@ -170,7 +118,7 @@ def test_a_corrupt_batch_sets_one_partition_aside_and_no_other(
     """KAFKA-8346: one bad partition ended a fetcher, and all others of it were copied no more."""
     copying = Copying()
     copying.lead(0, 0)
-    other = another(copying)
+    other = copying.another()
 
     def corrupt(answer: Any) -> Any:
         data = bytearray(answer.records or b"")
@@ -198,21 +146,6 @@ def test_a_corrupt_batch_sets_one_partition_aside_and_no_other(
     assert "verify-log" in lines[0]
 
 
-def another(beside: Copying) -> Copying:
-    """A second partition of the same leader."""
-    other = Copying()
-    topic_id = uuid.UUID(int=77)
-    other.leader = beside.leader
-    other.leaders = LeadersLog("other", topic_id, beside.leaders.epoch)
-    beside.leader.logs[topic_id] = other.leaders
-    log = other.follower.manager.create("other", 0, topic_id, 0)
-    other.follower.log = log
-    other.follower.partition = Partition("other", 0, topic_id, log, beside.leaders.epoch)
-    other.follower.partition.begin_replicated(0)
-    other.lead(beside.leaders.epoch)
-    return other
-
-
 @pytest.mark.parametrize(
     "code", ["NOT_LEADER_OR_FOLLOWER", "KAFKA_STORAGE_ERROR", "UNKNOWN_SERVER_ERROR"]
 )
@@ -226,53 +159,6 @@ def test_an_error_of_the_leader_is_waited_out(code: str) -> None:
         await eventually(lambda: followed.following.failures >= 2)
         copying.leaders.error = 0
         await eventually(copying.is_equal)
-
-    copying.run(work)
-
-
-def test_a_leader_that_is_gone_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    copying = Copying()
-    copying.lead(0)
-
-    async def work(_: Followers) -> None:
-        await eventually(copying.is_equal)
-        copying.leader.refused = True
-        copying.lead(0)
-        await eventually(lambda: "nothing is copied from broker 1" in caplog.text)
-        copying.leader.refused = False
-        await eventually(copying.is_equal)
-
-    copying.run(work)
-    assert copying.leader.opened == 2
-
-
-def test_a_session_that_the_leader_has_forgotten_begins_anew() -> None:
-    copying = Copying()
-    copying.lead(0)
-
-    async def work(_: Followers) -> None:
-        await eventually(copying.is_equal)
-        copying.leader._sessions.clear()
-        copying.lead(0)
-        await eventually(copying.is_equal)
-
-    copying.run(work)
-
-
-def test_nothing_is_copied_while_this_broker_is_not_registered() -> None:
-    copying = Copying()
-    copying.lead(0)
-
-    async def work(followers: Followers) -> None:
-        await eventually(copying.is_equal)
-        followers.registered(-1)
-        await asyncio.sleep(0.02)  # the request that is on its way
-        copying.lead(0)
-        await asyncio.sleep(0.02)
-        assert not copying.is_equal()
-        followers.registered(9)
-        await eventually(copying.is_equal)
-        assert copying.leader.fetches[-1].replica_state.replica_epoch == 9
 
     copying.run(work)
 
@@ -323,6 +209,51 @@ def test_with_flush_before_expose_an_ask_says_what_is_on_the_disk() -> None:
     assert all(point == end for point, end in flushed)
 
 
+def test_a_flush_of_another_is_waited_for_before_the_ask() -> None:
+    """The flush of the broker's housekeeping was under way, so the follower began none, and told
+    its leader of records that a power failure could take."""
+    copying = Copying(config=replace(CONFIG, flush_before_expose=True))
+    copying.lead(0)
+    told: list[tuple[int, int]] = []
+
+    def asked(request: Any) -> None:
+        point = copying.follower.log.recovery_point
+        told.extend((topic.partitions[0].fetch_offset, point) for topic in request.topics)
+
+    async def work(_: Followers) -> None:
+        await eventually(copying.is_equal)
+        copying.leader.at_fetch = asked
+        log = copying.follower.log
+        log.append_leaders(batch(log.end_offset, 0), 0, 0)
+        job = log.begin_flush()
+        assert job is not None
+        copying.lead(0, 0)
+        await asyncio.sleep(0.05)
+        assert all(offset <= point for offset, point in told)
+        job.run()
+        log.finish_flush(job)
+        await eventually(copying.is_equal)
+
+    copying.run(work)
+    assert told
+    assert all(offset <= point for offset, point in told)
+
+
+def test_a_disk_that_fails_in_a_cut_leaves_a_log_and_the_cut_is_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    copying = Copying()
+    copying.follower.follow(0, 0, 1, 1)
+    copying.follower.log.flush()
+    copying.follower.manager.checkpoint()
+    copying.lead(0, 2)
+    copying.follower.files.fail_next_sync("orders-0", error=24)  # EMFILE: the disk is good
+
+    copying.until_equal()
+    assert "cut failed partition=orders-0" in caplog.text
+    assert "not copied partition=orders-0" in caplog.text
+
+
 def test_a_full_disk_sets_the_partition_aside_until_there_is_room(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -343,7 +274,7 @@ def test_a_full_disk_sets_the_partition_aside_until_there_is_room(
 def test_a_dead_disk_ends_the_copying_of_its_partitions_only() -> None:
     copying = Copying()
     copying.lead(0)
-    other = another(copying)
+    other = copying.another()
 
     async def work(followers: Followers) -> None:
         followers.follow(other.follower.partition, 1)

@@ -56,6 +56,14 @@ def test_every_wrong_value_is_named() -> None:
     [
         ({"host.name": "0.0.0.0"}, "host.name=0.0.0.0 needs advertised.host.name"),
         ({"log.dirs": " , "}, "log.dirs names no folder"),
+        (
+            {"replica.fetch.wait.max.ms": 501, "replica.lag.time.max.ms": 500},
+            "replica.fetch.wait.max.ms=501 must not be above replica.lag.time.max.ms=500",
+        ),
+        (
+            {"replica.fetch.wait.max.ms": 40_000, "replica.lag.time.max.ms": 50_000},
+            "replica.fetch.wait.max.ms=40000 must not be above replica.socket.timeout.ms=30000",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together(values: dict[str, str], text: str) -> None:

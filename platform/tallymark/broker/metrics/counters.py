@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from tallymark.errors import CODES
 from tallymark.net.limits.connection_quota import ConnectionQuota
@@ -112,6 +112,19 @@ class ReplicationMetrics:
     change was not known), "refused", "unknown"."""
 
 
+class FollowersNow(NamedTuple):
+    """How the copying of replicas from their leaders goes. ``connected`` and ``disconnected`` count
+    the fetchers with and without a connection to their leader; ``aside`` partitions by the name of
+    the error for which they are set aside. ``max_lag`` is Kafka's MaxLag: of all partitions the
+    most records below the leader's high watermark that are not here yet."""
+
+    connected: int
+    disconnected: int
+    followed: int
+    aside: Counter[str]
+    max_lag: int
+
+
 @dataclass(slots=True)
 class CoordinatorMetrics:
     """What the coordinators on this broker did: loads of their partitions, and answers that had to
@@ -163,6 +176,8 @@ class BrokerMetrics:
         """Counts the connections of all listeners."""
         self.upkeep = UpkeepMetrics()
         self.replication = ReplicationMetrics()
+        self.following: Callable[[], FollowersNow] | None = None
+        """None where nothing is copied from other brokers."""
         self.trail: TrailMetrics | None = None
         """None where there is no admin trail."""
         self.bad_requests = 0

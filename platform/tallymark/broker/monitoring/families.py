@@ -27,6 +27,7 @@ from tallymark.broker.metrics.counters import (
     HELD_OUTCOMES,
     ApiMetrics,
     BrokerMetrics,
+    FollowersNow,
     ReplicationMetrics,
     UpkeepMetrics,
 )
@@ -71,6 +72,7 @@ async def families(state: BrokerState) -> list[Metric]:
         *_traffic(state.metrics),
         *_partitions(state, logs),
         *_replication(state.metrics.replication, logs),
+        *_following(state.metrics),
         *_upkeep(state.metrics.upkeep),
         *_recovery(state),
         await _groups(state),
@@ -172,6 +174,7 @@ def _traffic(metrics: BrokerMetrics) -> Iterator[Metric]:
         ("topic_received_messages", "Messages appended.", "received_messages"),
         ("topic_received_bytes", "Bytes of batches appended.", "received_bytes"),
         ("topic_sent_bytes", "Bytes of batches sent to consumers.", "sent_bytes"),
+        ("topic_replicated_bytes", "Bytes of batches copied from leaders.", "replicated_bytes"),
     ):
         family = CounterMetricFamily(PREFIX + name, text, labels=("topic",))
         for label, traffic in named:
@@ -228,6 +231,37 @@ def _replication(counts: ReplicationMetrics, logs: Logs) -> Iterator[Metric]:
         family.add_metric((outcome,), counts.isr_changes[outcome])
     yield family
     yield _counter("replica_sent_bytes", "Bytes of batches sent to followers.", counts.sent_bytes)
+
+
+def _following(metrics: BrokerMetrics) -> Iterator[Metric]:
+    nothing = FollowersNow(0, 0, 0, Counter(), 0)
+    now = nothing if metrics.following is None else metrics.following()
+    family = GaugeMetricFamily(
+        f"{PREFIX}replica_fetchers",
+        "Connections on which partitions are copied from leaders; disconnected ones are tried "
+        "again, the log says why.",
+        labels=("state",),
+    )
+    family.add_metric(("connected",), now.connected)
+    family.add_metric(("disconnected",), now.disconnected)
+    yield family
+    yield _gauge(
+        "followed_partitions", "Partitions that are copied from their leaders.", now.followed
+    )
+    family = GaugeMetricFamily(
+        f"{PREFIX}replicas_set_aside",
+        "Of these, those that are not copied for a while, by error; the log says why.",
+        labels=("error",),
+    )
+    for name, count in sorted(now.aside.items()):
+        family.add_metric((name,), count)
+    yield family
+    yield _gauge(
+        "replica_max_lag_messages",
+        "Of all these partitions, the most messages below the leader's high watermark that are not "
+        "here yet.",
+        now.max_lag,
+    )
 
 
 def _upkeep(counts: UpkeepMetrics) -> Iterator[Metric]:

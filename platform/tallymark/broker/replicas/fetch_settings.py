@@ -6,13 +6,15 @@
     and has at most    response.max.bytes; of one partition max.bytes
     after a failure    backoff.ms
 
-They are no settings of ``server.properties`` yet: a partition has one replica.
+They are read from :class:`~tallymark.broker.settings.fields.replication.ReplicationFields`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Self
 
+from tallymark.broker.settings.fields.replication import ReplicationFields
 from tallymark.protocol.coordinator_partition import java_hash
 from tallymark.protocol.topic_partition import TopicPartition
 
@@ -35,6 +37,11 @@ class FetchSettings:
     """The pause after a failure of a connection, and the first one of a partition's."""
     replica_socket_timeout_ms: int = 30_000
     """After so long without an answer a connection is closed."""
+
+    @classmethod
+    def of(cls, settings: ReplicationFields) -> Self:
+        """Those of a broker."""
+        return cls(**{each.name: getattr(settings, each.name) for each in fields(cls)})
 
 
 def slot_of(partition: TopicPartition, settings: FetchSettings) -> int:

@@ -64,13 +64,14 @@ _TURN_PARTITIONS: Final = 16
 @dataclass(slots=True)
 class Copying:
     """What the fetchers of one broker share. ``me`` is its id, ``epoch`` that of its registration,
-    -1 while there is none: then nothing is asked. ``is_throttled``: a partition's bytes count for
-    ``throttle``. ``refused`` hears of a leader at whose address no process listens."""
+    -1 while there is none: then nothing is asked. ``clock_ms`` is one that nobody sets.
+    ``is_throttled``: a partition's bytes count for ``throttle``. ``refused`` hears of a leader at
+    whose address no process listens."""
 
     me: int
     connections: BrokerConnections
     settings: FetchSettings
-    now_ms: Callable[[], int]
+    clock_ms: Callable[[], int]
     throttle: ReplicationThrottle
     is_throttled: Callable[[TopicPartition], bool]
     refused: Callable[[int], None] = lambda _: None
@@ -166,7 +167,7 @@ class Fetcher:
         if steps:
             await asyncio.wait(steps, timeout=_STEPS_WAIT)
             self._look()
-        copying, now_ms = self._copying, self._copying.now_ms()
+        copying, now_ms = self._copying, self._copying.clock_ms()
         choice = choose(self._candidates.values(), copying.throttle, now_ms)
         if not choice.asks:
             again = now_ms + _LOOK_MS if choice.again_ms is None else choice.again_ms
@@ -182,7 +183,7 @@ class Fetcher:
 
     def _look(self) -> None:
         """Renew the candidates that may have changed."""
-        now_ms = self._copying.now_ms()
+        now_ms = self._copying.clock_ms()
         if abs(now_ms - self._looked_ms) >= _LOOK_MS:
             self._looked_ms = now_ms
             self._touched.update(self._partitions)
@@ -269,6 +270,8 @@ class Fetcher:
             followed, ask = self._partitions.get(key), choice.asks.get(key)
             if followed is None or ask is None:
                 continue  # it is not followed any more
+            if one.error_code and self._asked_as != self._copying.epoch:
+                continue  # it may be about the registration before
             fetched = read_answer(one)
             self._touched.add(key)
             if await followed.answered(ask, fetched):
@@ -279,7 +282,7 @@ class Fetcher:
                 size = 0
                 await asyncio.sleep(0)
         if throttled:
-            self._copying.throttle.charge(throttled, self._copying.now_ms())
+            self._copying.throttle.charge(throttled, self._copying.clock_ms())
         for followed, ask in strayed:
             await self._ask_range(connection, followed, ask)
 

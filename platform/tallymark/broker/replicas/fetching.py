@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from tallymark.broker.connections.port import BrokerConnections
+from tallymark.broker.metrics.counters import FollowersNow
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.replicas.cutting import ReplicaCutter
 from tallymark.broker.replicas.fetch_settings import FetchSettings, slot_of
@@ -25,22 +26,11 @@ _Slot: TypeAlias = tuple[int, int]
 """Leader, number of the connection."""
 
 
-class FollowersNow(NamedTuple):
-    """How the copying goes: ``fetchers`` and how many of them have no connection; ``aside`` counts
-    partitions by the name of the error for which they are set aside; ``max_lag`` is Kafka's MaxLag,
-    the most records below a leader's high watermark that a partition does not have yet."""
-
-    fetchers: int
-    disconnected: int
-    followed: int
-    aside: Counter[str]
-    max_lag: int
-
-
 class Followers:
-    """Those of one broker, ``me``. Belongs to the event loop. ``is_throttled``: whether a partition
-    counts for :attr:`throttle` now. ``refused`` is called with the id of a leader at whose address
-    no process listens any more."""
+    """Those of one broker, ``me``. Belongs to the event loop. ``now_ms`` is the wall clock, for the
+    logs; ``clock_ms`` one that nobody sets, for pauses, default: the loop's. ``is_throttled``:
+    whether a partition counts for :attr:`throttle` now. ``refused`` is called with the id of a
+    leader at whose address no process listens any more."""
 
     def __init__(
         self,
@@ -51,12 +41,16 @@ class Followers:
         now_ms: Callable[[], int],
         is_throttled: Callable[[TopicPartition], bool] = lambda _: False,
         refused: Callable[[int], None] = lambda _: None,
+        clock_ms: Callable[[], int] | None = None,
     ) -> None:
-        self.throttle = ReplicationThrottle(None, now_ms())
+        loop = asyncio.get_running_loop()
+        clock_ms = clock_ms or (lambda: int(loop.time() * 1000))
+        self.throttle = ReplicationThrottle(None, clock_ms())
         """``follower.replication.throttled.rate``; see :meth:`set_throttle`."""
         self._copying = Copying(
-            me, connections, settings, now_ms, self.throttle, is_throttled, refused
+            me, connections, settings, clock_ms, self.throttle, is_throttled, refused
         )
+        self._now_ms = now_ms
         self._cutter = cutter
         self._followed: dict[TopicPartition, tuple[FollowedPartition, Fetcher]] = {}
         self._fetchers: dict[_Slot, Fetcher] = {}
@@ -80,7 +74,8 @@ class Followers:
             partition,
             leader,
             self._cutter,
-            copying.now_ms,
+            self._now_ms,
+            copying.clock_ms,
             copying.settings.replica_fetch_backoff_ms,
             fetcher.touch,
         )
@@ -112,7 +107,7 @@ class Followers:
     def set_throttle(self, rate: int | None) -> None:
         """``follower.replication.throttled.rate`` in bytes per second from now on, None for no
         limit; or which partitions it is for has changed."""
-        self.throttle.set_rate(rate, self._copying.now_ms())
+        self.throttle.set_rate(rate, self._copying.clock_ms())
         for fetcher in self._fetchers.values():
             fetcher.look_again()
 
@@ -125,9 +120,9 @@ class Followers:
             if followed.aside is not None:
                 row = TABLE.get(followed.aside.code)
                 aside[row.name if row else str(followed.aside.code)] += 1
-        fetchers = self._fetchers.values()
-        disconnected = sum(not each.is_connected for each in fetchers)
-        return FollowersNow(len(fetchers), disconnected, len(self._followed), aside, lag)
+        count = len(self._fetchers)
+        connected = sum(each.is_connected for each in self._fetchers.values())
+        return FollowersNow(connected, count - connected, len(self._followed), aside, lag)
 
     async def stop(self) -> None:
         """Copy nothing any more. On return nothing is being appended or cut."""

@@ -58,8 +58,9 @@ _FLUSH_IS_UNDER_WAY: Final = 0.002
 
 
 class FollowedPartition:
-    """``partition`` is followed in its leader epoch. Belongs to the event loop. ``changed`` is
-    called when a step that took long is done: it may be asked for again."""
+    """``partition`` is followed in its leader epoch. Belongs to the event loop. ``now_ms`` is
+    the wall clock, ``clock_ms`` one that nobody sets, for pauses. ``changed`` is called when a step
+    that took long is done: it may be asked for again."""
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class FollowedPartition:
         leader: int,
         cutter: ReplicaCutter,
         now_ms: Callable[[], int],
+        clock_ms: Callable[[], int],
         first_pause_ms: int,
         changed: Callable[[Key], None] = lambda _: None,
     ) -> None:
@@ -86,6 +88,7 @@ class FollowedPartition:
         """Why it is set aside; None while it is not."""
         self._cutter = cutter
         self._now_ms = now_ms
+        self._clock_ms = clock_ms
         self._changed = changed
         self._doing: asyncio.Future[None] | None = None
         self._ended = False
@@ -107,7 +110,7 @@ class FollowedPartition:
         that must be done first."""
         if self._ended or self._doing is not None:
             return None
-        now_ms, found = self._now_ms(), self.partition.log
+        now_ms, found = self._clock_ms(), self.partition.log
         if now_ms < self.following.pause_until_ms:
             return None
         if found.is_offline:
@@ -129,7 +132,7 @@ class FollowedPartition:
         be asked for its range, see :meth:`range_told`. Raises nothing."""
         if self._ended or self._doing is not None:
             return False
-        step = self.following.answered(ask, fetched.answer, self.view, self._now_ms())
+        step = self.following.answered(ask, fetched.answer, self.view, self._clock_ms())
         if isinstance(step, Append) and fetched.records:
             await self._do_now(partial(self._append, ask, step, fetched.records))
             self._start_at(step.log_start)
@@ -140,7 +143,7 @@ class FollowedPartition:
     def range_told(self, ask: Ask, start: int, end: int) -> None:
         """The leader has its log from ``start`` to ``end``."""
         if not self._ended and self._doing is None:
-            self._do(self.following.range_told(ask, start, end, self.view, self._now_ms()))
+            self._do(self.following.range_told(ask, start, end, self.view, self._clock_ms()))
 
     def failed(self, error: KafkaError) -> None:
         """The leader refused to say something of this partition alone."""
@@ -149,7 +152,7 @@ class FollowedPartition:
 
     def retry(self) -> None:
         """Something has changed that may have been the reason of a failure: a pause ends now."""
-        self.following.pause_until_ms = 0
+        self.following.pause_until_ms = self.following.failures = 0
 
     async def end(self) -> None:
         """Nothing is asked from now on; on return nothing is being appended or cut."""
@@ -278,7 +281,7 @@ class FollowedPartition:
     def _failed(self, error: KafkaError) -> None:
         if self._ended:
             return
-        following, now_ms = self.following, self._now_ms()
+        following, now_ms = self.following, self._clock_ms()
         # A cut that failed may have taken something.
         following.high_watermark = min(following.high_watermark, self.partition.log.end_offset)
         if isinstance(error, LeaderBatchError) and error.of_leader:
@@ -299,7 +302,7 @@ class FollowedPartition:
             "not copied partition=%s leader=%d for %d ms: %s [%s]; %s",
             self.partition,
             self.following.leader,
-            step.until_ms - self._now_ms(),
+            step.until_ms - self._clock_ms(),
             step.why,
             row.name if row else step.code,
             what_to_do(step.code),

@@ -18,10 +18,18 @@ from tallymark.broker.settings.fields.clients import ClientFields
 from tallymark.broker.settings.fields.environment import EnvironmentFields
 from tallymark.broker.settings.fields.inter_broker import InterBrokerFields
 from tallymark.broker.settings.fields.logs import LogFields
+from tallymark.broker.settings.fields.replication import ReplicationFields
 
 
 # Pydantic takes the fields of the last class first: they are listed from the listeners on.
-class BrokerSettings(EnvironmentFields, ClientFields, LogFields, AccessFields, InterBrokerFields):
+class BrokerSettings(
+    EnvironmentFields,
+    ClientFields,
+    ReplicationFields,
+    LogFields,
+    AccessFields,
+    InterBrokerFields,
+):
     """All settings of a broker. Times are milliseconds, sizes bytes, -1 means no limit."""
 
     model_config = ConfigDict(defer_build=False)

@@ -22,6 +22,7 @@ def check_together(settings: BrokerSettings) -> None:
     _listeners_are_secure(settings)
     _tokens_can_be_checked(settings)
     _brokers_can_connect(settings)
+    _followers_are_heard_of_in_time(settings)
     if not settings.log_dirs:
         raise ValueError("log.dirs names no folder")
 
@@ -73,6 +74,19 @@ def _tokens_can_be_checked(settings: BrokerSettings) -> None:
         check_oauth_url(settings.sasl_oauthbearer_jwks_endpoint_url)
     except ValueError as error:
         raise ValueError(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from None
+
+
+def _followers_are_heard_of_in_time(settings: BrokerSettings) -> None:
+    wait = settings.replica_fetch_wait_max_ms
+    for name, longest in (
+        ("replica.lag.time.max.ms", settings.replica_lag_time_max_ms),
+        ("replica.socket.timeout.ms", settings.replica_socket_timeout_ms),
+    ):
+        if wait > longest:
+            raise ValueError(
+                f"replica.fetch.wait.max.ms={wait} must not be above {name}={longest}: a follower "
+                "with nothing to copy would be taken for a dead one"
+            )
 
 
 def _brokers_can_connect(settings: BrokerSettings) -> None:

@@ -36,7 +36,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "socket.send.buffer.bytes": "the operating system chooses",
     "socket.receive.buffer.bytes": "the operating system chooses",
     "num.recovery.threads.per.data.dir": "logs are recovered one after the other",
-    "num.replica.fetchers": "a partition has one replica",
     "controlled.shutdown.enable": "a broker always leaves in order",
     "auto.leader.rebalance.enable": "a partition has one replica",
     "unclean.leader.election.enable": "a partition has one replica",

@@ -1,0 +1,49 @@
+"""How partitions with several replicas are copied and who of them is in sync. No effect on a
+partition with one replica."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from tallymark.broker.settings.fields.part import Positive, SettingsPart
+
+_INT_MAX: Final = 2**31 - 1
+
+
+class ReplicationFields(SettingsPart):
+    """Followers' fetches and the time that a follower may be behind."""
+
+    num_replica_fetchers: Annotated[int, Field(ge=1, le=64)] = 1
+    """Connections on which this broker copies partitions from each leader, which are divided among
+    them. Has an effect only on partitions with several replicas."""
+
+    replica_fetch_min_bytes: Annotated[int, Field(ge=0, le=_INT_MAX)] = 1
+    """A leader answers a follower's fetch as soon as it has so many bytes. Has an effect only on
+    partitions with several replicas."""
+
+    replica_fetch_wait_max_ms: Annotated[int, Field(ge=0, le=_INT_MAX)] = 500
+    """A leader answers a follower's fetch after so long, whatever it has. Not above
+    ``replica.lag.time.max.ms`` and ``replica.socket.timeout.ms``. Has an effect only on partitions
+    with several replicas."""
+
+    replica_fetch_max_bytes: Annotated[int, Field(ge=0, le=_INT_MAX)] = 1_048_576
+    """Bytes of one partition in an answer to a follower; a first batch that is larger comes whole.
+    Has an effect only on partitions with several replicas."""
+
+    replica_fetch_response_max_bytes: Annotated[int, Field(ge=0, le=_INT_MAX)] = 10_485_760
+    """Bytes of an answer to a follower. Has an effect only on partitions with several replicas."""
+
+    replica_fetch_backoff_ms: Annotated[int, Field(ge=0, le=_INT_MAX)] = 1000
+    """How long a follower waits after a failure of its connection, and for the first time after one
+    of a partition; a partition that goes on to fail waits longer, up to 30 s. Has an effect only on
+    partitions with several replicas."""
+
+    replica_socket_timeout_ms: Positive = 30_000
+    """A follower closes a connection on which so long no answer came. Has an effect only on
+    partitions with several replicas."""
+
+    replica_lag_time_max_ms: Positive = 30_000
+    """A follower that did not have all of its leader's records for so long leaves the in-sync
+    replicas. Has an effect only on partitions with several replicas."""
