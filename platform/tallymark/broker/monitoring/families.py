@@ -238,16 +238,13 @@ def _following(metrics: BrokerMetrics) -> Iterator[Metric]:
     now = nothing if metrics.following is None else metrics.following()
     family = GaugeMetricFamily(
         f"{PREFIX}replica_fetchers",
-        "Connections on which partitions are copied from leaders; disconnected ones are tried "
-        "again, the log says why.",
+        "Connections for copying from leaders; the log says why some are disconnected.",
         labels=("state",),
     )
     family.add_metric(("connected",), now.connected)
     family.add_metric(("disconnected",), now.disconnected)
     yield family
-    yield _gauge(
-        "followed_partitions", "Partitions that are copied from their leaders.", now.followed
-    )
+    yield _gauge("followed_partitions", "Partitions copied from their leaders.", now.followed)
     family = GaugeMetricFamily(
         f"{PREFIX}replicas_set_aside",
         "Of these, those that are not copied for a while, by error; the log says why.",
@@ -258,8 +255,7 @@ def _following(metrics: BrokerMetrics) -> Iterator[Metric]:
     yield family
     yield _gauge(
         "replica_max_lag_messages",
-        "Of all these partitions, the most messages below the leader's high watermark that are not "
-        "here yet.",
+        "Of all these, the most messages below the leader's high watermark that are not here.",
         now.max_lag,
     )
 
