@@ -27,8 +27,9 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tallymark.broker.monitoring.families import PREFIX, families
+from tallymark.broker.monitoring.families import families
 from tallymark.broker.monitoring.loop_lag import LoopLag
+from tallymark.broker.monitoring.metric import PREFIX
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.state import BrokerState
 from tallymark.net.addresses import Address, is_loopback

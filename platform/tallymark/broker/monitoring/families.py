@@ -27,18 +27,16 @@ from tallymark.broker.metrics.counters import (
     HELD_OUTCOMES,
     ApiMetrics,
     BrokerMetrics,
-    FollowersNow,
-    ReplicationMetrics,
     UpkeepMetrics,
 )
+from tallymark.broker.monitoring.metric import PREFIX, counter, gauge
+from tallymark.broker.monitoring.replicas import LedReplicas, replicas
 from tallymark.broker.security.acl_authorizer import AclAuthorizer
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import TABLE
 from tallymark.protocol.api import ApiKey
 
-PREFIX: Final = "tallymark_broker_"
-_ISR_OUTCOMES: Final = ("shrink", "expand", "settle", "refused", "unknown")
 _TURN: Final = 200
 """Partitions, or groups, that are read in one turn of the event loop."""
 
@@ -55,9 +53,7 @@ class Logs:
     unflushed: int = 0
     producers: int = 0
     parked: int = 0
-    replicated: int = 0
-    under_replicated: int = 0
-    below_min_isr: int = 0
+    replicas: LedReplicas = field(default_factory=LedReplicas)
     sizes: Counter[str] = field(default_factory=Counter[str])
     topics: set[str] = field(default_factory=set[str])
 
@@ -71,8 +67,7 @@ async def families(state: BrokerState) -> list[Metric]:
         *_requests(state.metrics),
         *_traffic(state.metrics),
         *_partitions(state, logs),
-        *_replication(state.metrics.replication, logs),
-        *_following(state.metrics),
+        *replicas(state.metrics, logs.replicas),
         *_upkeep(state.metrics.upkeep),
         *_recovery(state),
         await _groups(state),
@@ -98,11 +93,7 @@ async def _logs(state: BrokerState) -> Logs:
         found.unflushed += log.end_offset - log.recovery_point
         found.producers += len(log.producers)
         waiting |= partition.waiting
-        lead = partition.lead
-        if lead is not None:
-            found.replicated += 1
-            found.under_replicated += lead.is_under_replicated
-            found.below_min_isr += not lead.is_enough
+        found.replicas.add(partition)
         if number % _TURN == _TURN - 1:
             await asyncio.sleep(0)
     found.parked = len(waiting)
@@ -117,17 +108,17 @@ def _broker(state: BrokerState) -> Iterator[Metric]:
     info = InfoMetricFamily(PREFIX[:-1], "Which broker this is.")
     info.add_metric([], {"node_id": str(settings.node_id), "cluster_id": image.cluster_id})
     yield info
-    yield _gauge("cluster_brokers", "Live brokers of the cluster.", len(image.brokers))
-    yield _gauge(
+    yield gauge("cluster_brokers", "Live brokers of the cluster.", len(image.brokers))
+    yield gauge(
         "is_controller",
         "Whether this broker is the cluster's controller.",
         int(image.controller_id == settings.node_id),
     )
-    yield _gauge("cluster_topics", "Topics of the cluster.", len(image.topics))
+    yield gauge("cluster_topics", "Topics of the cluster.", len(image.topics))
     quota = state.metrics.connections
     if quota is not None:
-        yield _gauge("connections", "Connections that are open.", quota.open)
-        yield _counter("refused_connections", "Connections turned away at a limit.", quota.refused)
+        yield gauge("connections", "Connections that are open.", quota.open)
+        yield counter("refused_connections", "Connections turned away at a limit.", quota.refused)
 
 
 def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
@@ -151,10 +142,10 @@ def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
         seconds.add_metric((api.key.name.lower(),), _cumulative(api), sum_value=api.seconds)
     yield errors
     yield seconds
-    yield _counter(
+    yield counter(
         "bad_requests", "Requests that nobody could understand or serve.", metrics.bad_requests
     )
-    yield _counter(
+    yield counter(
         "failed_requests", "Requests that met an error of the broker.", metrics.failed_requests
     )
 
@@ -198,82 +189,30 @@ def _partitions(state: BrokerState, logs: Logs) -> Iterator[Metric]:
     for label, size in sorted(logs.sizes.items()):
         family.add_metric((label,), size)
     yield family
-    yield _gauge("log_segments", "Segments of the logs here.", logs.segments)
-    yield _gauge("unflushed_messages", "Messages that a power failure could take.", logs.unflushed)
-    yield _gauge(
+    yield gauge("log_segments", "Segments of the logs here.", logs.segments)
+    yield gauge("unflushed_messages", "Messages that a power failure could take.", logs.unflushed)
+    yield gauge(
         "idempotent_producers", "Producer ids remembered, each once a partition.", logs.producers
     )
-    yield _gauge("parked_fetches", "Fetches that wait for messages.", logs.parked)
+    yield gauge("parked_fetches", "Fetches that wait for messages.", logs.parked)
     offline = state.logs.offline_dirs if state.logs is not None else {}
-    yield _gauge("offline_log_dirs", "Data directories whose disk has failed.", len(offline))
-
-
-def _replication(counts: ReplicationMetrics, logs: Logs) -> Iterator[Metric]:
-    yield _gauge(
-        "replicated_partitions", "Partitions with several replicas led here.", logs.replicated
-    )
-    yield _gauge(
-        "under_replicated_partitions",
-        "Of these, those with a replica that is not in sync now.",
-        logs.under_replicated,
-    )
-    yield _gauge(
-        "below_min_isr_partitions",
-        "Of these, those that refuse acks=all: too few are in sync now.",
-        logs.below_min_isr,
-    )
-    family = CounterMetricFamily(
-        f"{PREFIX}isr_changes",
-        "Changes of ISRs that leaders here have written, or could not write; the log says why.",
-        labels=("outcome",),
-    )
-    for outcome in _ISR_OUTCOMES:
-        family.add_metric((outcome,), counts.isr_changes[outcome])
-    yield family
-    yield _counter("replica_sent_bytes", "Bytes of batches sent to followers.", counts.sent_bytes)
-
-
-def _following(metrics: BrokerMetrics) -> Iterator[Metric]:
-    nothing = FollowersNow(0, 0, 0, Counter(), 0)
-    now = nothing if metrics.following is None else metrics.following()
-    family = GaugeMetricFamily(
-        f"{PREFIX}replica_fetchers",
-        "Connections for copying from leaders; the log says why some are disconnected.",
-        labels=("state",),
-    )
-    family.add_metric(("connected",), now.connected)
-    family.add_metric(("disconnected",), now.disconnected)
-    yield family
-    yield _gauge("followed_partitions", "Partitions copied from their leaders.", now.followed)
-    family = GaugeMetricFamily(
-        f"{PREFIX}replicas_set_aside",
-        "Of these, those that are not copied for a while, by error; the log says why.",
-        labels=("error",),
-    )
-    for name, count in sorted(now.aside.items()):
-        family.add_metric((name,), count)
-    yield family
-    yield _gauge(
-        "replica_max_lag_messages",
-        "Of all these, the most messages below the leader's high watermark that are not here.",
-        now.max_lag,
-    )
+    yield gauge("offline_log_dirs", "Data directories whose disk has failed.", len(offline))
 
 
 def _upkeep(counts: UpkeepMetrics) -> Iterator[Metric]:
-    yield _counter("flushes", "Flushes of a partition to its disk.", counts.flushes)
-    yield _counter("flush_seconds", "What they took.", counts.flush_seconds)
-    yield _counter("flush_failures", "Flushes that failed.", counts.flush_failures)
-    yield _counter(
+    yield counter("flushes", "Flushes of a partition to its disk.", counts.flushes)
+    yield counter("flush_seconds", "What they took.", counts.flush_seconds)
+    yield counter("flush_failures", "Flushes that failed.", counts.flush_failures)
+    yield counter(
         "retention_segments", "Segments deleted by time or size.", counts.retention_segments
     )
-    yield _counter("cleaner_runs", "Compactions of a log.", counts.cleaner_runs)
-    yield _counter("cleaner_seconds", "What they took.", counts.cleaner_seconds)
-    yield _counter("cleaner_failures", "Compactions that failed.", counts.cleaner_failures)
-    yield _counter(
+    yield counter("cleaner_runs", "Compactions of a log.", counts.cleaner_runs)
+    yield counter("cleaner_seconds", "What they took.", counts.cleaner_seconds)
+    yield counter("cleaner_failures", "Compactions that failed.", counts.cleaner_failures)
+    yield counter(
         "cleaner_removed_records", "Records they removed.", counts.cleaner_removed_records
     )
-    yield _counter(
+    yield counter(
         "cleaner_whole_batches",
         "Batches that they met and left as they are: what does not decode, or holds too much.",
         counts.cleaner_whole_batches,
@@ -284,10 +223,10 @@ def _recovery(state: BrokerState) -> Iterator[Metric]:
     manager = state.logs
     opened = [] if manager is None else [manager.get(*key) for key in manager]
     recovered = [log.recovered for log in opened if log is not None and log.recovered is not None]
-    yield _gauge(
+    yield gauge(
         "recovered_logs", "Logs that were not closed cleanly before this start.", len(recovered)
     )
-    yield _gauge(
+    yield gauge(
         "recovery_truncated_bytes",
         "Bytes that this start cut off, as no batch holds them.",
         sum(found.cut for found in recovered),
@@ -309,9 +248,9 @@ async def _groups(state: BrokerState) -> Metric:
 
 def _coordinators(state: BrokerState) -> Iterator[Metric]:
     counts = state.group_shards.metrics
-    yield _counter("coordinator_loads", "Partitions of groups that were replayed.", counts.loads)
-    yield _counter("coordinator_load_seconds", "What they took.", counts.load_seconds)
-    yield _counter(
+    yield counter("coordinator_loads", "Partitions of groups that were replayed.", counts.loads)
+    yield counter("coordinator_load_seconds", "What they took.", counts.load_seconds)
+    yield counter(
         "coordinator_load_failures", "Partitions that could not be replayed.", counts.load_failures
     )
     family = CounterMetricFamily(
@@ -322,7 +261,7 @@ def _coordinators(state: BrokerState) -> Iterator[Metric]:
     for outcome in HELD_OUTCOMES:
         family.add_metric((outcome,), counts.held[outcome])
     yield family
-    yield _counter(
+    yield counter(
         "coordinator_held_seconds", "What these answers waited, together.", counts.held_seconds
     )
 
@@ -361,11 +300,3 @@ def _by_api(name: str, text: str, apis: list[ApiMetrics], attribute: str) -> Met
     for api in apis:
         family.add_metric((api.key.name.lower(),), getattr(api, attribute))
     return family
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(PREFIX + name, text, value=value)
-
-
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(PREFIX + name, text, value=value)

@@ -1,0 +1,92 @@
+"""The metrics of partitions with several replicas: what is led here, and what is copied from other
+leaders."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from tallymark.broker.metrics.counters import BrokerMetrics, FollowersNow, ReplicationMetrics
+from tallymark.broker.monitoring.metric import PREFIX, counter, gauge
+from tallymark.broker.partitions.partition import Partition
+
+_ISR_OUTCOMES: Final = ("shrink", "expand", "settle", "refused", "unknown")
+
+
+@dataclass(slots=True)
+class LedReplicas:
+    """Counts of partitions with several replicas that this broker leads."""
+
+    replicated: int = 0
+    under_replicated: int = 0
+    below_min_isr: int = 0
+
+    def add(self, partition: Partition) -> None:
+        """Count this one, if it has several replicas."""
+        lead = partition.lead
+        if lead is not None:
+            self.replicated += 1
+            self.under_replicated += lead.is_under_replicated
+            self.below_min_isr += not lead.is_enough
+
+
+def replicas(metrics: BrokerMetrics, led: LedReplicas) -> Iterator[Metric]:
+    """All of them."""
+    yield from _led(metrics.replication, led)
+    yield from _following(metrics)
+
+
+def _led(counts: ReplicationMetrics, led: LedReplicas) -> Iterator[Metric]:
+    yield gauge(
+        "replicated_partitions", "Partitions with several replicas led here.", led.replicated
+    )
+    yield gauge(
+        "under_replicated_partitions",
+        "Of these, those with a replica that is not in sync now.",
+        led.under_replicated,
+    )
+    yield gauge(
+        "below_min_isr_partitions",
+        "Of these, those that refuse acks=all: too few are in sync now.",
+        led.below_min_isr,
+    )
+    family = CounterMetricFamily(
+        f"{PREFIX}isr_changes",
+        "Changes of ISRs that leaders here have written, or could not write; the log says why.",
+        labels=("outcome",),
+    )
+    for outcome in _ISR_OUTCOMES:
+        family.add_metric((outcome,), counts.isr_changes[outcome])
+    yield family
+    yield counter("replica_sent_bytes", "Bytes of batches sent to followers.", counts.sent_bytes)
+
+
+def _following(metrics: BrokerMetrics) -> Iterator[Metric]:
+    nothing = FollowersNow(0, 0, 0, Counter(), 0)
+    now = nothing if metrics.following is None else metrics.following()
+    family = GaugeMetricFamily(
+        f"{PREFIX}replica_fetchers",
+        "Connections for copying from leaders; the log says why some are disconnected.",
+        labels=("state",),
+    )
+    family.add_metric(("connected",), now.connected)
+    family.add_metric(("disconnected",), now.disconnected)
+    yield family
+    yield gauge("followed_partitions", "Partitions copied from their leaders.", now.followed)
+    family = GaugeMetricFamily(
+        f"{PREFIX}replicas_set_aside",
+        "Of these, those that are not copied for a while, by error; the log says why.",
+        labels=("error",),
+    )
+    for name, count in sorted(now.aside.items()):
+        family.add_metric((name,), count)
+    yield family
+    yield gauge(
+        "replica_max_lag_messages",
+        "Of all these, the most messages below the leader's high watermark that are not here.",
+        now.max_lag,
+    )
