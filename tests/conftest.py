@@ -30,6 +30,11 @@ settings.load_profile(
 )
 
 
+# Java compiles for minutes what a test runs for seconds: sessions that Spark starts by itself, as
+# those of a notebook, begin as quickly as those of our jobs.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--without-slow", action="store_true", help="what was slow here is left out")
 

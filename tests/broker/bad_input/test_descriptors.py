@@ -105,7 +105,7 @@ def test_idle_connections_take_neither_the_log_nor_the_disk(tmp_path: Path) -> N
             for _ in range(200)
         ]
         acknowledged = {b"first"}
-        for turn in range(5):
+        for turn in range(3):
             values = [b"%d-%d " % (turn, number) + b"x" * 500 for number in range(partitions * 5)]
             sent = [
                 producer.send("t", value, partition=number % partitions)

@@ -195,6 +195,7 @@ def test_reconcile_with_a_task_that_fails_once(site: Site) -> None:
     _names_the_lost(site)
 
 
+@pytest.mark.soak
 def test_load_while_a_worker_dies(site: Site) -> None:
     """Every message of the aggregate once, whatever the dead task had written."""
     job, happened = site.submit("load", "hang")

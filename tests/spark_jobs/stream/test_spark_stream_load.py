@@ -149,6 +149,21 @@ def test_batch_0_dies_and_comes_again_after_retention_moved(
     assert stream.rows() == [(0, n) for n in range(4, 10)]
 
 
+def test_the_command_follows_and_is_stopped(tmp_path: Path) -> None:
+    """It loads what comes while it runs, and ends as systemd stops it: exit code 0."""
+    with BrokerThread(tmp_path / "broker") as broker:
+        made = Stream(None, tmp_path, broker.bootstrap_servers, "delta")
+        with made.admin:
+            made.send(0, range(40))
+            job = _command(["--settings", str(made.settings), "--every", "1", "-t", "t"])
+            _until(job, lambda: made.table.open().version >= 0 and len(made.rows()) >= 40)
+            made.send(1, range(3))
+            _until(job, lambda: len(made.rows()) >= 43)
+            _stopped(job)
+            assert made.rows() == [*((0, n) for n in range(40)), (1, 0), (1, 1), (1, 2)]
+
+
+@pytest.mark.soak
 def test_the_command_killed_and_started_again(tmp_path: Path) -> None:
     """Killed in the middle of its batches, then stopped as systemd stops it: exit code 0."""
     with BrokerThread(tmp_path / "broker") as broker:
@@ -166,11 +181,7 @@ def test_the_command_killed_and_started_again(tmp_path: Path) -> None:
             _until(second, lambda: len(made.rows()) >= 40)
             made.send(1, range(3))
             _until(second, lambda: len(made.rows()) >= 43)
-            second.send_signal(signal.SIGTERM)
-            said, _ = second.communicate(timeout=120)
-            assert second.returncode == 0, said
-            assert "stream-load: stopped" in said
-            assert "Traceback" not in said
+            _stopped(second)
             assert made.rows() == [*((0, n) for n in range(40)), (1, 0), (1, 1), (1, 2)]
 
 
@@ -194,6 +205,14 @@ def test_offsets_that_need_a_decision_are_exit_code_3(
     assert told.exit_code == 3, told.output
     assert "2 offsets from 3 to 4 were deleted before they were loaded" in told.output
     assert made.rows() == [(1, 0), (1, 1), (1, 2)]
+
+
+def _stopped(job: subprocess.Popen[str]) -> None:
+    job.send_signal(signal.SIGTERM)
+    said, _ = job.communicate(timeout=120)
+    assert job.returncode == 0, said
+    assert "stream-load: stopped" in said
+    assert "Traceback" not in said
 
 
 def _command(arguments: list[str]) -> subprocess.Popen[str]:
