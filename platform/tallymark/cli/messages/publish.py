@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from tallymark.deployment.load import ENVIRONMENT
 from tallymark.errors import TimedOutError, UserError
 from tallymark.processes.process import configure_logging, stop_signals
 from tallymark.publishing import cluster as clusters
-from tallymark.publishing.progress import progress
 from tallymark.publishing.publisher import Counts, Publisher
 from tallymark.publishing.reading.rows import Rows, StopAfter
 from tallymark.publishing.reading.sources import (
@@ -36,6 +36,7 @@ from tallymark.publishing.schemas.fitting import Fit, fitter
 from tallymark.serialization import AvroEncoder, RegistryClient, SerializationError
 from tallymark.shell.named import one_named
 from tallymark.shell.output import json_result
+from tallymark.shell.progress import Meter, progress
 from tallymark.shell.target import cluster_options
 
 if TYPE_CHECKING:
@@ -215,14 +216,18 @@ class _Run:
         old_ms = None if options.backfill else self.deployment.audit.skew_ms
         publisher = Publisher(producer, options.topic, fit, encoder, self.rejects, old_ms)
         try:
-            with progress(self.source) as tick:
-                publisher.run(rows, self.stop, options.max_events, tick)
+            name, total = Path(self.source.name).name, self.source.total
+            with progress(name, total, tell=lambda text: _log.info("%s", text)) as meter:
+                publisher.run(rows, self.stop, options.max_events, partial(self._tick, meter))
         finally:
             self._close(producer)
         code = self._report(publisher.counts, time.monotonic() - started)
         if publisher.error is not None:
             raise UserError(f"not all was published: {publisher.error}", "see the rejects file")
         return code
+
+    def _tick(self, meter: Meter, counts: Counts) -> None:
+        meter.tick(lambda: (self.source.position(), counts.text()))
 
     def _close(self, producer: Producer) -> None:
         """Deliver what is pending. A user that stops the command does not wait for ever."""

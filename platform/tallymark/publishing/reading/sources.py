@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from itertools import chain
+from typing import Final, TypeVar
 
 from tallymark.errors import UserError
 from tallymark.publishing.reading import access_log, host_metrics
@@ -15,10 +16,14 @@ from tallymark.publishing.reading.inputs import Input, open_input
 from tallymark.publishing.reading.json_lines import json_rows
 from tallymark.publishing.reading.lines import split_lines
 from tallymark.publishing.reading.rows import Bad, Line, Lines, Row, Rows, Stop
-from tallymark.publishing.reading.sampling import peek
 from tallymark.shell.times import event_time_ms
 
+Item = TypeVar("Item")
+
 FORMATS: Final = ("auto", "jsonl", "csv", "access-log", "metrics")
+MAX_ROWS: Final = 10_000
+MAX_CHARACTERS: Final = 16_000_000
+"""Of the sample that a schema is inferred from."""
 
 _READERS: Final[dict[str, Callable[[Lines], Rows]]] = {
     "jsonl": json_rows,
@@ -82,7 +87,7 @@ def metrics_source(interval_s: float, stop: Stop) -> Source:
 
 
 def _detected(opened: Input, lines: Lines, stop: Stop) -> tuple[str, Lines]:
-    peeked: tuple[list[Line | Bad], Lines] = peek(lines, SAMPLE_LINES, enough=_is_filled)
+    peeked: tuple[list[Line | Bad], Lines] = _peek(lines, SAMPLE_LINES, enough=_is_filled)
     sample, lines = peeked
     if not sample and stop.is_set():
         return "jsonl", lines  # ended before anything came: no rows, of whatever format
@@ -134,7 +139,34 @@ class Shard:
 
 def sample_rows(rows: Rows) -> tuple[list[Row | Bad], Rows]:
     """Rows to infer a schema from, and all rows again."""
-    peeked: tuple[list[Row | Bad], Rows] = peek(
+    peeked: tuple[list[Row | Bad], Rows] = _peek(
         rows, size=lambda row: len(row.raw), enough=lambda row: isinstance(row, Row)
     )
     return peeked
+
+
+def _peek(
+    items: Iterator[Item | None],
+    count: int = MAX_ROWS,
+    size: Callable[[Item], int] = lambda _: 0,
+    enough: Callable[[Item], bool] = lambda _: True,
+) -> tuple[list[Item], Iterator[Item | None]]:
+    """The first items, and the whole stream again: nothing is taken away.
+
+    Ends at ``count`` items or MAX_CHARACTERS by ``size``. A stream that pauses (None) ends the
+    sample, too, if it has an item that is ``enough``: a live source must not wait for more.
+    """
+    sample: list[Item] = []
+    characters = 0
+    found = False
+    for item in items:
+        if item is None:
+            if found:
+                break
+            continue
+        sample.append(item)
+        characters += size(item)
+        found = found or enough(item)
+        if len(sample) >= count or characters >= MAX_CHARACTERS:
+            break
+    return sample, chain(sample, items)
