@@ -12,10 +12,6 @@ from tallymark.client.admin.results import Outcomes, Results, refusal
 from tallymark.client.admin.routes import from_controller
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol import messages
-from tallymark.protocol.messages.k45_alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequestPartition,
-    AlterPartitionReassignmentsRequestTopic,
-)
 from tallymark.protocol.topic_partition import TopicPartition
 
 _PREFERRED: Final = 0
@@ -54,10 +50,10 @@ class MovesAdmin(AdminBase):
             request = messages.AlterPartitionReassignmentsRequest(
                 timeout_ms=int(self._timeout * 1000),
                 topics=tuple(
-                    AlterPartitionReassignmentsRequestTopic(
+                    messages.AlterPartitionReassignmentsRequestTopic(
                         name=topic,
                         partitions=tuple(
-                            AlterPartitionReassignmentsRequestPartition(
+                            messages.AlterPartitionReassignmentsRequestPartition(
                                 partition_index=key[1], replicas=targets[key]
                             )
                             for key in partitions
