@@ -244,6 +244,30 @@ def test_each_request_of_a_session_counts_as_a_fetch_of_all_its_partitions(
     assert heard == [FollowerFetch(1, 11, 5, 0)]
 
 
+def test_quotas_of_clients_do_not_hold_followers_back(broker: BrokerThread) -> None:
+    """A quota for all users would put every follower out of sync. It has another principal in
+    most clusters, but not where there is no log-in."""
+    topic = ReplicatedTopic(broker, "quotas", records=5, known=5)
+    entry = m.AlterClientQuotasRequestEntry(
+        entity=[m.AlterClientQuotasRequestEntity(entity_type="client-id", entity_name="wire")],
+        ops=[m.AlterClientQuotasRequestOp(key="consumer_byte_rate", value=1.0, remove=False)],
+    )
+    with WireClient(broker.bootstrap_servers) as admin:
+        changed = admin.ask(m.AlterClientQuotasRequest(entries=[entry]), 1)
+        assert changed.entries[0].error_code == 0
+        try:
+            for _ in range(20):
+                answer = admin.ask(topic.fetch(1, 0), FETCH_VERSION)
+                assert len(offsets(one(answer))) == 5
+                assert answer.throttle_time_ms == 0
+            assert admin.ask(topic.consume(0), FETCH_VERSION).throttle_time_ms > 0
+        finally:
+            ops = [m.AlterClientQuotasRequestOp(key="consumer_byte_rate", value=0.0, remove=True)]
+            with WireClient(broker.bootstrap_servers) as other:
+                removed = m.AlterClientQuotasRequest(entries=[replace(entry, ops=ops)])
+                assert other.ask(removed, 1).entries[0].error_code == 0
+
+
 def test_bytes_for_followers_are_counted_apart(wire: WireClient, topic: ReplicatedTopic) -> None:
     counts = topic.broker_state.metrics.replication
     sent, consumed = counts.sent_bytes, topic.partition.traffic.sent_bytes

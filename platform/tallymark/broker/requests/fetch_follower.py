@@ -42,6 +42,8 @@ class FollowerAsk:
         self._partitions = state.partitions
         self._replica = replica
         self._refused: dict[tuple[Topic, int], KafkaError] = {}
+        self._topic: Topic | None = None
+        self._topic_name = ""
 
     def take(self, asked: Iterable[tuple[Topic, Ask]]) -> None:
         """Tell the leads of these partitions, once."""
@@ -56,6 +58,7 @@ class FollowerAsk:
 
     def resolve(self, asked: Iterable[tuple[Topic, Ask]]) -> list[FetchPartition]:
         """The partitions as they are now; those that were refused stay so."""
+        self._topic = None
         return [FetchPartition(topic, *self._look(topic, ask)) for topic, ask in asked]
 
     def _take(self, topic: Topic, ask: Ask) -> EpochEnd | None:
@@ -78,7 +81,7 @@ class FollowerAsk:
         )
 
     def _look(self, topic: Topic, ask: Ask) -> tuple[str, Ask, Partition | KafkaError]:
-        refused = self._refused.get((topic, ask.partition))
+        refused = self._refused.get((topic, ask.partition)) if self._refused else None
         name = ""
         try:
             name = self._name(topic)
@@ -87,7 +90,10 @@ class FollowerAsk:
             return name, ask, refused or error
 
     def _name(self, topic: Topic) -> str:
-        return topic if isinstance(topic, str) else self._partitions.name_of(topic)
+        if topic is not self._topic:  # a UUID is slow to look up, and partitions come by topic
+            known = topic if isinstance(topic, str) else self._partitions.name_of(topic)
+            self._topic, self._topic_name = topic, known
+        return self._topic_name
 
 
 class FollowerRound(FetchRound):
@@ -109,7 +115,7 @@ class FollowerRound(FetchRound):
         super().__init__(state, request, version, wanted, listener, wait)
 
     def _read(self, item: FetchPartition, room: int, *, first: bool) -> Found:
-        parted = self._parted.get((item.topic, item.ask.partition))
+        parted = self._parted.get((item.topic, item.ask.partition)) if self._parted else None
         if parted is None or isinstance(item.found, KafkaError):
             return super()._read(item, room, first=first)
         partition, index = item.found, item.ask.partition
