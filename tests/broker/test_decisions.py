@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallymark.broker.metadata.assignment import check_assignment, grow, place
+from tallymark.broker.metadata.assignment import grow, place
+from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.metadata.leader_epoch import next_epoch
 from tallymark.broker.partitions.producible import check_producible
 from tallymark.broker.settings.broker import BrokerSettings
@@ -20,14 +23,34 @@ from tallymark.broker.settings.topic_configs import (
     understood,
 )
 from tallymark.errors import KafkaError
+from tallymark.replication.features import REPLICATION, Finalized, Levels
+from tallymark.replication.model import Assignment, PartitionState
+
+
+def cluster(load: Mapping[int, int], *, level: int = 0, racks: str = "") -> MetadataImage:
+    """An image in which the brokers have so many partitions; broker n is in the n-th rack."""
+    able = {REPLICATION: Levels(0, 1)}
+    brokers = {
+        one: BrokerImage(one, {}, racks[one] if racks else "", features=able) for one in load
+    }
+    topics = {
+        f"t{one}": TopicImage(
+            f"t{one}", uuid.UUID(int=one), (PartitionImage.of(one, 0, (one,), (one,)),) * count
+        )
+        for one, count in load.items()
+    }
+    features = Finalized({REPLICATION: level})
+    return MetadataImage("c", brokers=brokers, topics=topics, features=features)
 
 
 def test_partitions_go_round_robin_over_live_brokers() -> None:
-    assert place(5, {2: 0, 0: 0, 1: 0}) == ((0,), (1,), (2,), (0,), (1,))
-    assert place(1, {0: 3, 1: 2}) == ((1,),)
-    assert place(2, {0: 90, 1: 0}) == ((1,), (0,)), "a topic is spread whatever the load is"
+    assert place(cluster({2: 0, 0: 0, 1: 0}), 5) == ((0,), (1,), (2,), (0,), (1,))
+    assert place(cluster({0: 3, 1: 2}), 1) == ((1,),)
+    assert place(cluster({0: 90, 1: 0}), 2) == ((1,), (0,)), (
+        "a topic is spread whatever the load is"
+    )
     with pytest.raises(KafkaError, match="BROKER_NOT_AVAILABLE"):
-        place(1, {})
+        place(cluster({}), 1)
 
 
 @given(st.integers(1, 60), st.dictionaries(st.integers(0, 9), st.integers(0, 99), min_size=1))
@@ -35,7 +58,7 @@ def test_partitions_go_round_robin_over_live_brokers() -> None:
 def test_every_topic_is_spread_evenly_and_the_rest_goes_where_the_least_is(
     partitions: int, load: dict[int, int]
 ) -> None:
-    placed = Counter(replicas[0] for replicas in place(partitions, load))
+    placed = Counter(replicas[0] for replicas in place(cluster(load), partitions))
     counts = [placed[broker] for broker in load]
     assert max(counts) - min(counts) <= 1
     more = [load[broker] for broker in load if placed[broker] == max(counts)]
@@ -44,14 +67,42 @@ def test_every_topic_is_spread_evenly_and_the_rest_goes_where_the_least_is(
 
 
 def test_topics_only_grow() -> None:
-    load = {0: 5, 1: 0}
-    assert grow(2, 5, load) == ((1,), (0,), (1,))
-    assert grow(2, 3, load, [[0]]) == ((0,),)
+    image = cluster({0: 5, 1: 0})
+    topic = image.topics["t0"]
+    assert grow(image, topic, 2, 5) == ((1,), (0,), (1,))
+    assert grow(image, topic, 2, 3, [[0]]) == ((0,),)
     for count in (2, 1, 0):
         with pytest.raises(KafkaError, match="INVALID_PARTITIONS"):
-            grow(2, count, load)
+            grow(image, topic, 2, count)
     with pytest.raises(KafkaError, match="INVALID_REPLICA_ASSIGNMENT"):
-        grow(2, 5, load, [[0]])
+        grow(image, topic, 2, 5, [[0]])
+
+
+def test_new_partitions_have_as_many_replicas_as_the_others() -> None:
+    image = cluster({0: 0, 1: 0, 2: 0}, level=1)
+    moving = PartitionImage(PartitionState(0, 0, (0, 1)), Assignment((0, 1, 2), (2,), (0,)))
+    topic = TopicImage("t", uuid.UUID(int=9), (moving,))
+    assert topic.factor == 2, "as after the reassignment"
+    assert [len(each) for each in grow(image, topic, 1, 3)] == [2, 2]
+    assert grow(image, topic, 1, 2, [[2, 0]]) == ((2, 0),)
+    with pytest.raises(KafkaError, match="others of the topic have 2"):
+        grow(image, topic, 1, 2, [[2]])
+
+
+def test_replicas_need_the_level_and_as_many_brokers() -> None:
+    with pytest.raises(KafkaError, match=r"2 replicas need level 1 of replication.version"):
+        place(cluster({0: 0, 1: 0}), 1, 2)
+    with pytest.raises(KafkaError, match="need level 1"):
+        place(cluster({0: 0, 1: 0}), 1, 1, [[0, 1]])
+    image = cluster({0: 0, 1: 0, 2: 0, 3: 0}, level=1, racks="aabb")
+    for factor in (0, -2, 5):
+        with pytest.raises(KafkaError, match="INVALID_REPLICATION_FACTOR"):
+            place(image, 1, factor)
+    for replicas in place(image, 8, 2):
+        assert {image.racks[one] for one in replicas} == {"a", "b"}
+    assert place(image, 1, 1, [[3, 0, 1]]) == ((3, 0, 1),)
+    with pytest.raises(KafkaError, match="INVALID_REPLICA_ASSIGNMENT"):
+        place(image, 2, 1, [[3, 0], [1]])
 
 
 @pytest.mark.parametrize(
@@ -80,7 +131,7 @@ def test_when_a_leader_epoch_rises(told: int, log_epoch: int, intact: bool, epoc
 )
 def test_impossible_assignments_are_refused(assignment: list[list[int]], name: str) -> None:
     with pytest.raises(KafkaError, match=name):
-        check_assignment(assignment, {0: 0, 1: 0})
+        place(cluster({0: 0, 1: 0}), 1, 1, assignment)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "x" * 250, "a\0", "a\n"])

@@ -23,7 +23,7 @@ from tallymark.coordination.cluster.feature_levels import read_features, write_f
 from tallymark.coordination.replicas.term import Round, Term
 from tallymark.coordination.session.nodes import SetData
 from tallymark.coordination.topics.registry import encode_state
-from tallymark.errors import TallymarkError
+from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.election import Tails
 from tallymark.replication.features import REPLICATION, Finalized
@@ -391,3 +391,35 @@ def test_a_broker_that_stops_ends_its_term_and_resigns() -> None:
         assert world.state().leader == 1
 
     run(check)
+
+
+def test_a_topic_with_replicas_is_led_by_the_first_and_in_sync_with_all() -> None:
+    async def check(world: World) -> None:
+        nodes = [world.node(1), world.node(3)]
+        cluster = await world.broker(2)
+        await cluster.create_topic("t", 3, {}, None, 3)
+        topic = world.images[-1].topics["t"]
+        for partition in topic.partitions:
+            assert len(set(partition.replicas)) == 3
+            assert (partition.leader, partition.isr) == (
+                partition.replicas[0],
+                partition.replicas,
+            )
+        assert {partition.leader for partition in topic.partitions} == {1, 2, 3}
+        await cluster.create_partitions("t", 4)
+        assert len(world.images[-1].topics["t"].partitions[3].replicas) == 3
+        del nodes
+
+    run(check)
+
+
+def test_below_level_1_a_topic_with_replicas_is_refused_with_the_reason() -> None:
+    async def check(world: World) -> None:
+        node = world.node(1)
+        cluster = await world.broker(2)
+        with pytest.raises(KafkaError, match=r"need level 1 of replication.version"):
+            await cluster.create_topic("t", 1, {}, None, 2)
+        assert "t" not in (await cluster.refresh()).topics
+        del node
+
+    run(check, level=0)

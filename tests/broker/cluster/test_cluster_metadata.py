@@ -176,3 +176,19 @@ def test_brokers_without_the_listener_are_not_told(tmp_path: Path, version: int,
         ours, hidden = answer.topics[0].partitions
         assert (ours.leader_id, ours.error_code) == (0, 0)
         assert (hidden.leader_id, hidden.error_code) == (-1, CODES[code])
+
+
+def test_members_of_the_isr_that_are_away_are_not_shown(tmp_path: Path) -> None:
+    """They stay in the state node where the ISR would get too small; for clients they are not in
+    sync."""
+    with BrokerThread(tmp_path) as running:
+        ask(running, "t", create=True)
+        state = state_of(running)
+        topic = state.image.topics["t"]
+        wide = PartitionImage.of(0, 0, (0, 7), (0, 7))
+        state.partitions.image = state.image.with_topic(
+            replace(topic, partitions=(*topic.partitions, wide))
+        )
+        shown = ask(running, "t").topics[0].partitions[1]
+        assert (list(shown.replica_nodes), list(shown.isr_nodes)) == ([0, 7], [0])
+        assert list(shown.offline_replicas) == [7]

@@ -35,6 +35,7 @@ class Creates:
         partitions: int,
         configs: Mapping[str, str],
         assignment: Sequence[Sequence[int]] | None = None,
+        factor: int = 1,
     ) -> None:
         self.asked.append(assignment)
         placed = assignment or [(1,)] * partitions

@@ -11,8 +11,9 @@ topic with its leaders, or REQUEST_TIMED_OUT after the client's timeout, while t
 continues (a timeout of 0 only starts it). ``validate_only`` creates nothing. More than 10,000
 partitions in one request are a POLICY_VIOLATION. Without DESCRIBE_CONFIGS the response does not
 have them. A name that differs from another topic's in ``.`` and ``_`` only is
-INVALID_TOPIC_EXCEPTION. Simplified: a partition has one replica; any broker creates, not the
-controller only (the topic's nodes appear in one transaction).
+INVALID_TOPIC_EXCEPTION. More than one replica needs level 1 of the feature ``replication.version``:
+INVALID_REPLICATION_FACTOR with the reason. Replicas are spread over brokers and racks. Simplified:
+any broker creates, not the controller only (the topic's nodes appear in one transaction).
 """
 
 from __future__ import annotations
@@ -91,8 +92,9 @@ async def _create(
 ) -> CreateTopicsResponseTopic:
     check_not_own(topic.name)
     configs, assignment = _configs(topic), _assignment(topic)
-    wanted = (state, topic.name, topic.num_partitions, configs, assignment)
-    count, topic_id = check_topic(*wanted), ZERO_UUID
+    asked = (topic.num_partitions, configs, assignment, topic.replication_factor)
+    wanted = (state, topic.name, *asked)
+    (count, factor), topic_id = check_topic(*wanted), ZERO_UUID
     if not validate_only:
         topic_id = (await state.timed_changes.within(left_ms, create_topic(*wanted))).topic_id
     if not state.authorizer.may(
@@ -104,7 +106,7 @@ async def _create(
         topic_id=topic_id,
         error_message=None,
         num_partitions=count,
-        replication_factor=1,
+        replication_factor=factor,
         configs=[
             CreateTopicsResponseConfig(
                 name=config.name,
@@ -141,11 +143,6 @@ def _configs(topic: CreateTopicsRequestTopic) -> dict[str, str]:
 def _assignment(topic: CreateTopicsRequestTopic) -> Sequence[Sequence[int]] | None:
     """The replicas of each partition if the client assigns them; else None."""
     if not topic.assignments:
-        if topic.replication_factor not in (-1, 1):
-            raise KafkaError(
-                CODES["INVALID_REPLICATION_FACTOR"],
-                f"{topic.replication_factor} replicas, partitions have one",
-            )
         return None
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         raise KafkaError(

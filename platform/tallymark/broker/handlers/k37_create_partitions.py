@@ -4,11 +4,12 @@ Served 0-3.
 
 * v2 flexible; v1 and v3 no change on the wire
 
-Kept: ``count`` is the number afterwards; assignments place the new ones, in order; every topic
-succeeds or fails by itself; the answer comes when this broker's image has them, or
-REQUEST_TIMED_OUT after the client's timeout, while the creation continues. ``validate_only``
-creates nothing. Refused for ``__consumer_offsets``: another number would move groups to other
-coordinators. Existing records stay where they are, so keys may move to other partitions.
+Kept: ``count`` is the number afterwards; the new ones have as many replicas as the others;
+assignments place them, in order; every topic succeeds or fails by itself; the answer comes when
+this broker's image has them, or REQUEST_TIMED_OUT after the client's timeout, while the creation
+continues. ``validate_only`` creates nothing. Refused for ``__consumer_offsets``: another number
+would move groups to other coordinators. Existing records stay where they are, so keys may move to
+other partitions.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _check(
         assignment = [item.broker_ids for item in asked.assignments]
     if asked.count > len(topic.partitions):
         check_partitions(asked.count)
-    grow(len(topic.partitions), asked.count, state.image.load(), assignment)
+    grow(state.image, topic, len(topic.partitions), asked.count, assignment)
     return assignment
 
 

@@ -1,39 +1,51 @@
-"""Assigns partitions to brokers, one replica each. Pure.
+"""Assigns new partitions to brokers. Pure.
 
 Every broker that creates a topic computes this from the state that it has just read, so that the
-result is the same on all of them.
+result is the same on all of them. More than one replica needs level 1 of ``replication.version``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from tallymark.broker.metadata.image import MetadataImage, TopicImage
 from tallymark.errors import CODES, KafkaError
+from tallymark.replication.features import check_factor
 from tallymark.replication.placement import check_manual, spread
 
 
 def place(
-    partitions: int, load: Mapping[int, int], asked: Sequence[Sequence[int]] | None = None
+    image: MetadataImage,
+    partitions: int,
+    factor: int = 1,
+    asked: Sequence[Sequence[int]] | None = None,
 ) -> tuple[tuple[int, ...], ...]:
-    """Replicas of each new partition: ``asked`` where the client assigns them, else spread.
+    """Replicas of each partition of a new topic: ``asked`` where the client assigns them, else
+    ``factor`` brokers each, spread over brokers and racks.
 
-    ``load`` has the number of partitions of every live broker. Raises as
-    :func:`~tallymark.replication.placement.spread` and :func:`check_assignment`.
+    Raises as :func:`~tallymark.replication.placement.spread` and
+    :func:`~tallymark.replication.placement.check_manual`; INVALID_REPLICATION_FACTOR for more than
+    one replica in a cluster that is not at the level for it.
     """
-    return spread(partitions, 1, load) if asked is None else check_assignment(asked, load)
+    most = factor if asked is None else max((len(each) for each in asked), default=1)
+    check_factor(most, image.features, image.supports)
+    if asked is None:
+        return spread(partitions, factor, image.load(), image.racks)
+    return check_manual(asked, image.brokers)
 
 
 def grow(
+    image: MetadataImage,
+    topic: TopicImage | None,
     there: int,
     count: int,
-    load: Mapping[int, int],
     asked: Sequence[Sequence[int]] | None = None,
 ) -> tuple[tuple[int, ...], ...]:
     """Replicas of the partitions to add to a topic of ``there`` partitions so that it has
-    ``count``.
+    ``count``: as many replicas as its first partition has in ``topic``.
 
     Raises INVALID_PARTITIONS unless it grows, INVALID_REPLICA_ASSIGNMENT where ``asked`` has
-    another number of partitions, and the errors of :func:`place`.
+    another number of partitions or replicas, and the errors of :func:`place`.
     """
     if count <= there:
         raise KafkaError(
@@ -44,17 +56,6 @@ def grow(
             CODES["INVALID_REPLICA_ASSIGNMENT"],
             f"{len(asked)} partitions are placed, {count - there} are new",
         )
-    return place(count - there, load, asked)
-
-
-def check_assignment(
-    assignment: Sequence[Sequence[int]], brokers: Mapping[int, int]
-) -> tuple[tuple[int, ...], ...]:
-    """The assignment of a client, if it is possible: one live broker for each partition.
-
-    Raises INVALID_REPLICATION_FACTOR for more than one replica, INVALID_REPLICA_ASSIGNMENT for a
-    broker that is not alive or a partition without a broker.
-    """
-    if any(len(replicas) > 1 for replicas in assignment):
-        raise KafkaError(CODES["INVALID_REPLICATION_FACTOR"], "partitions have one replica each")
-    return check_manual(assignment, brokers)
+    factor = 1 if topic is None else topic.factor
+    placed = place(image, count - there, factor, asked)
+    return placed if asked is None else check_manual(asked, image.brokers, factor)

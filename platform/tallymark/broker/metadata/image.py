@@ -98,6 +98,11 @@ class TopicImage:
         """Whether metadata responses mark the topic as internal."""
         return self.name == OFFSETS_TOPIC
 
+    @property
+    def factor(self) -> int:
+        """How many replicas its partitions have, or will have after a reassignment."""
+        return max(1, len(self.partitions[0].assignment.target)) if self.partitions else 1
+
     def with_states(self, states: Mapping[int, PartitionState]) -> TopicImage:
         """The topic with these states of some partitions."""
         partitions = list(self.partitions)
@@ -149,6 +154,16 @@ class MetadataImage:
     def views(self) -> Mapping[int, BrokerView]:
         """The live brokers as replication sees them."""
         return {node_id: broker.view for node_id, broker in self.brokers.items()}
+
+    @property
+    def supports(self) -> Mapping[int, Supported]:
+        """The levels of features that each live broker supports."""
+        return {node_id: broker.features for node_id, broker in self.brokers.items()}
+
+    @property
+    def racks(self) -> Mapping[int, str]:
+        """The racks of the live brokers that have one."""
+        return {node_id: broker.rack for node_id, broker in self.brokers.items() if broker.rack}
 
     def load(self) -> Mapping[int, int]:
         """How many partitions each live broker has."""

@@ -97,6 +97,7 @@ class LocalCluster:
         partitions: int,
         configs: Mapping[str, str],
         assignment: Sequence[Sequence[int]] | None = None,
+        factor: int = 1,
     ) -> None:
         """See :class:`~tallymark.broker.metadata.port.Cluster`."""
         async with self._changing:
@@ -104,7 +105,7 @@ class LocalCluster:
             if name in image.topics:
                 raise KafkaError(CODES["TOPIC_ALREADY_EXISTS"], name)
             check_collision(name, image)
-            replicas = place(partitions, image.load(), assignment)
+            replicas = place(image, partitions, factor, assignment)
             changed = image.with_topic(
                 TopicImage(name, uuid.uuid4(), _led(replicas), dict(configs))
             )
@@ -117,7 +118,7 @@ class LocalCluster:
         """See :class:`~tallymark.broker.metadata.port.Cluster`."""
         async with self._changing:
             topic = self._topic(name)
-            added = grow(len(topic.partitions), count, self._image.load(), assignment)
+            added = grow(self._image, topic, len(topic.partitions), count, assignment)
             grown = replace(topic, partitions=topic.partitions + _led(added))
             changed = self._image.with_topic(grown)
             await self._store(changed)

@@ -153,8 +153,10 @@ class Cluster(StateWriter, Protocol):
         partitions: int,
         configs: Mapping[str, str],
         assignment: Sequence[Sequence[int]] | None = None,
+        factor: int = 1,
     ) -> None:
-        """Create a topic; returns when this broker's image has it with its leaders.
+        """Create a topic with ``factor`` replicas of each partition, or with those of
+        ``assignment``; returns when this broker's image has it with its leaders.
 
         Raises TOPIC_ALREADY_EXISTS, or what :mod:`~tallymark.broker.metadata.assignment` raises.
         """

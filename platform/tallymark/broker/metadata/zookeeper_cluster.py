@@ -153,9 +153,12 @@ class ZooKeeperCluster:
         partitions: int,
         configs: Mapping[str, str],
         assignment: Sequence[Sequence[int]] | None = None,
+        factor: int = 1,
     ) -> None:
         """See :class:`~tallymark.broker.metadata.port.Cluster`."""
-        await self._answered(lambda: self._view.create_topic(name, partitions, configs, assignment))
+        await self._answered(
+            lambda: self._view.create_topic(name, partitions, configs, assignment, factor)
+        )
         await self._refreshed()
 
     async def create_partitions(

@@ -98,13 +98,14 @@ class ZooKeeperView:
         partitions: int,
         configs: Mapping[str, str],
         assignment: Sequence[Sequence[int]] | None,
+        factor: int,
     ) -> None:
         """Create a topic, spread over the brokers by their present load. TOPIC_ALREADY_EXISTS, also
         while a topic of that name is being deleted."""
         image = self.read()
         if name not in image.topics:  # otherwise the writer raises the right error
             check_collision(name, image)
-        replicas = place(partitions, image.load(), assignment)
+        replicas = place(image, partitions, factor, assignment)
         self._writer.create(
             name,
             uuid.uuid4(),
@@ -117,9 +118,12 @@ class ZooKeeperView:
         self, name: str, count: int, assignment: Sequence[Sequence[int]] | None
     ) -> None:
         """Add partitions to the topic. UNKNOWN_TOPIC_OR_PARTITION, and the errors of ``grow``."""
-        load = self.read().load()
+        image = self.read()
+        topic = image.topics.get(name)
         self._writer.grow(
-            name, lambda there: grow(there, count, load, assignment), self._epoch_in_office
+            name,
+            lambda there: grow(image, topic, there, count, assignment),
+            self._epoch_in_office,
         )
 
     def alter_configs(self, name: str, configs: Mapping[str, str]) -> None:

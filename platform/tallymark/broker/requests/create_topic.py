@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tallymark.broker.metadata.assignment import check_assignment
+from tallymark.broker.metadata.assignment import place
 from tallymark.broker.metadata.image import TopicImage
 from tallymark.broker.metadata.topic_names import check_collision
 from tallymark.broker.settings.topic_configs import check_name, check_partitions, log_config
@@ -31,15 +31,17 @@ async def create_topic(
     partitions: int,
     configs: Mapping[str, str],
     assignment: Sequence[Sequence[int]] | None = None,
+    factor: int = -1,
 ) -> TopicImage:
-    """Check and create a topic, and return its image. ``partitions`` -1: the broker's default.
+    """Check and create a topic, and return its image. ``partitions`` or ``factor`` (replicas of a
+    partition) -1: the broker's default.
 
     Raises KafkaError: INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG,
     INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, TOPIC_ALREADY_EXISTS,
     COORDINATOR_NOT_AVAILABLE without ZooKeeper.
     """
-    count = check_topic(state, name, partitions, configs, assignment)
-    return await _created(state, name, count, configs, assignment)
+    count, replicas = check_topic(state, name, partitions, configs, assignment, factor)
+    return await _created(state, name, count, configs, assignment, replicas)
 
 
 async def _created(
@@ -48,8 +50,9 @@ async def _created(
     count: int,
     configs: Mapping[str, str],
     assignment: Sequence[Sequence[int]] | None,
+    factor: int = 1,
 ) -> TopicImage:
-    await state.cluster.create_topic(name, count, configs, assignment)
+    await state.cluster.create_topic(name, count, configs, assignment, factor)
     topic = state.image.topics.get(name)
     if topic is None:  # deleted again meanwhile
         raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], name)
@@ -62,8 +65,10 @@ def check_topic(
     partitions: int,
     configs: Mapping[str, str],
     assignment: Sequence[Sequence[int]] | None = None,
-) -> int:
-    """The number of partitions that the topic would have; raises as :func:`create_topic`."""
+    factor: int = -1,
+) -> tuple[int, int]:
+    """The numbers of partitions and of replicas that the topic would have; raises as
+    :func:`create_topic`."""
     check_name(name)
     if name in state.image.topics:
         raise KafkaError(CODES["TOPIC_ALREADY_EXISTS"], name)
@@ -71,10 +76,11 @@ def check_topic(
     count = state.settings.num_partitions if partitions == -1 else partitions
     count = count if assignment is None else len(assignment)
     check_partitions(count)
-    if assignment is not None:
-        check_assignment(assignment, state.image.load())
+    replicas = state.settings.default_replication_factor if factor == -1 else factor
+    if assignment is not None or replicas != 1:
+        replicas = len(place(state.image, count, replicas, assignment)[0])
     log_config(state.settings, configs)
-    return count
+    return count, replicas
 
 
 def check_not_own(name: str) -> None:
@@ -100,7 +106,7 @@ async def auto_create(state: BrokerState, name: str) -> TopicImage:
 
 async def _create_offsets_topic(state: BrokerState) -> TopicImage:
     count = state.settings.offsets_topic_num_partitions
-    check_topic(state, OFFSETS_TOPIC, count, _OFFSETS_CONFIGS)
+    check_topic(state, OFFSETS_TOPIC, count, _OFFSETS_CONFIGS, factor=1)
     replicas = _replicas_of_offsets(state, count)
     return await _created(state, OFFSETS_TOPIC, count, _OFFSETS_CONFIGS, replicas)
 
@@ -120,5 +126,4 @@ def _replicas_of_offsets(state: BrokerState, count: int) -> Sequence[Sequence[in
         if missed is not None:
             log.warning("topic not created: %s; requests=%d", why, missed + 1)
         raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], why)
-    racks = {node: broker.rack for node, broker in image.brokers.items() if broker.rack}
-    return spread(count, factor, image.load(), racks)
+    return spread(count, factor, image.load(), image.racks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tallymark.broker.metadata.image import PartitionImage
+from tallymark.broker.metadata.image import MetadataImage, PartitionImage
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES
 from tallymark.replication.model import NO_LEADER
@@ -39,6 +39,12 @@ def partition_facts(
         leader,
         state.partitions.epoch_of(topic, index, partition.leader_epoch),
         partition.replicas,
-        partition.isr,
+        _live(partition.isr, image),
         tuple(r for r in partition.replicas if r not in image.brokers),
     )
+
+
+def _live(isr: tuple[int, ...], image: MetadataImage) -> tuple[int, ...]:
+    """Without members that are away: the ISR of a state node keeps them where it would get too
+    small. A partition with one replica shows it, as it always did."""
+    return isr if len(isr) == 1 else tuple(one for one in isr if one in image.brokers)

@@ -38,8 +38,9 @@ class LogFields(SettingsPart):
     num_partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Partitions of a topic created without a number."""
 
-    default_replication_factor: Annotated[int, Field(ge=1, le=1)] = 1
-    """Replicas of a partition of a topic created without a number. There is one."""
+    default_replication_factor: Annotated[int, Field(ge=1, le=2**15 - 1)] = 1
+    """Replicas of a partition of a topic created without a number. More than one needs level 1 of
+    the feature ``replication.version``: until then such topics are refused."""
 
     auto_create_topics_enable: bool = True
     """Whether asking for the metadata of an unknown topic creates it."""
