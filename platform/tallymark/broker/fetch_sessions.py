@@ -16,7 +16,7 @@ that does not get a session (0) continues to name all partitions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -80,14 +80,17 @@ class FetchSession:
                 else:
                     known.ask = ask
 
-    def changes(self, found: Iterable[tuple[Topic, Found]]) -> list[tuple[Topic, Found]]:
-        """The partitions that a response must contain; remembers them as sent. A partition whose
+    def changes(
+        self, found: Iterable[tuple[Topic, Found]], diverging: Container[Key] = ()
+    ) -> list[tuple[Topic, Found]]:
+        """The partitions that a response must contain; remembers them as sent. ``diverging``: those
+        of followers that are told where their logs part, changed or not. A partition whose
         records are sent moves to the end of the order, so that the next response begins with
         others."""
         changed: list[tuple[Topic, Found]] = []
         for topic, each in found:
             known = self.partitions.get((topic, each.partition))
-            if known is None or known.has_changed(each):
+            if known is None or known.has_changed(each) or (topic, each.partition) in diverging:
                 changed.append((topic, each))
                 if known is not None and each.records:
                     del self.partitions[topic, each.partition]

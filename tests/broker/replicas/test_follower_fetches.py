@@ -224,6 +224,30 @@ def test_a_session_of_a_follower_is_outside_of_those_of_consumers(
     assert wire.ask(consumers, FETCH_VERSION).error_code == CODES["FETCH_SESSION_ID_NOT_FOUND"]
 
 
+def test_a_session_tells_each_time_where_the_logs_part(
+    wire: WireClient, broker: BrokerThread
+) -> None:
+    """KIP-279 takes several rounds. The second one of a session was left out, since high watermark
+    and log start were as before: the follower asked the same for ever."""
+    topic = ReplicatedTopic(broker, "rounds", records=5, known=2)
+    log = topic.partition.log
+    topic.on_loop(lambda: log.start_epoch(3))
+    topic.on_loop(lambda: setattr(topic.partition, "leader_epoch", 3))
+    first = topic.fetch(1, 9, last_epoch=2, leader_epoch=3, session_epoch=0)
+    opened = wire.ask(first, FETCH_VERSION)
+    for epoch, offset in ((1, 8), (2, 7), (3, 7)):
+        again = topic.fetch(
+            1,
+            offset,
+            last_epoch=2,
+            leader_epoch=3,
+            session_id=opened.session_id,
+            session_epoch=epoch,
+        )
+        told = one(wire.ask(again, FETCH_VERSION)).diverging_epoch
+        assert (told.epoch, told.end_offset) == (0, 5)
+
+
 def test_each_request_of_a_session_counts_as_a_fetch_of_all_its_partitions(
     wire: WireClient, topic: ReplicatedTopic
 ) -> None:

@@ -144,7 +144,7 @@ class _Fetching:
         self._count(found)
         session, changed = self._session, found.found
         if session is not None:
-            changed = session.changes(changed)
+            changed = session.changes(changed, found.diverging)
         elif self._new_id:
             state, version = self._state, self._header.api_version
             session = self._sessions.open(self._request, version, state.now_ms(), self._new_id)

@@ -7,7 +7,7 @@ these may be asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -35,6 +35,10 @@ from tallymark.replication.throttle import ReplicationThrottle
 FIRST_VERSION: Final = 15
 """The first Fetch that says under which registration a follower asks (KIP-903); an older one would
 not count."""
+
+MOST_NEW: Final = 1000
+"""New partitions of a session in a request: it is encoded, and its answer decoded, in one turn of
+the event loop each, some 5 ms."""
 
 
 class Candidate(NamedTuple):
@@ -78,6 +82,21 @@ def choose(candidates: Iterable[Candidate], throttle: ReplicationThrottle, now_m
             if throttled:
                 counted.append(key)
     return Choice(asks, frozenset(counted), min(again, default=None))
+
+
+def in_parts(choice: Choice, known: Mapping[Key, Ask], most: int | None = None) -> Choice:
+    """The choice with at most ``most`` partitions (:data:`MOST_NEW`) that the session does not have
+    yet (``known``): the next requests name the others."""
+    room = MOST_NEW if most is None else most
+    if len(choice.asks) - len(known) <= room:
+        return choice
+    asks: dict[Key, Ask] = {}
+    for key, ask in choice.asks.items():
+        is_new = key not in known
+        room -= is_new
+        if not is_new or room >= 0:
+            asks[key] = ask
+    return choice._replace(asks=asks)
 
 
 def fetch_request(

@@ -33,11 +33,13 @@ from tallymark.broker.replicas.fetch_requests import (
     Choice,
     choose,
     fetch_request,
+    in_parts,
     range_requests,
 )
 from tallymark.broker.replicas.fetch_settings import FetchSettings
 from tallymark.broker.replicas.followed import FollowedPartition
 from tallymark.broker.replicas.sessions import FollowerSession, Key
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
 from tallymark.protocol.messages import FetchRequest, FetchResponse
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
@@ -57,6 +59,7 @@ _STEPS_WAIT_MS: Final = 50
 _GIVE_UP_AFTER: Final = 0.01
 """Seconds: the answer of a leader that has something to send comes sooner."""
 _TURN_BYTES: Final = 64 * 1024
+_TURN_LOOKS: Final = 200
 _TURN_PARTITIONS: Final = 16
 """So many are appended before the event loop gets its turn: a few ms where batches are small."""
 
@@ -162,11 +165,11 @@ class Fetcher:
 
     async def _round(self) -> None:
         """One request and its answer. TallymarkError where the connection failed."""
-        self._look()
+        await self._look()
         steps = self._steps()
         if steps:
             await asyncio.wait(steps, timeout=_STEPS_WAIT)
-            self._look()
+            await self._look()
         copying, now_ms = self._copying, self._copying.clock_ms()
         choice = choose(self._candidates.values(), copying.throttle, now_ms)
         if not choice.asks:
@@ -174,15 +177,18 @@ class Fetcher:
             await self._pause(min(_LOOK_MS, max(1, again - now_ms)))
             return
         connection = await self._connected()
+        asked = in_parts(choice, self._session.known)
         wait_ms = choice.wait_ms(now_ms, copying.settings)
-        if self._steps():
+        if len(asked.asks) < len(choice.asks):
+            wait_ms = 0
+        elif self._steps():
             wait_ms = min(wait_ms, _STEPS_WAIT_MS)
-        response = await self._ask(connection, choice, wait_ms)
+        response = await self._ask(connection, asked, wait_ms)
         if response is not None:
-            await self._answered(response, choice, connection)
+            await self._answered(response, asked, connection)
 
-    def _look(self) -> None:
-        """Renew the candidates that may have changed."""
+    async def _look(self) -> None:
+        """Renew the candidates that may have changed, in turns."""
         now_ms = self._copying.clock_ms()
         if abs(now_ms - self._looked_ms) >= _LOOK_MS:
             self._looked_ms = now_ms
@@ -191,7 +197,7 @@ class Fetcher:
         for key in self._resting:
             if self._candidates[key].paused_until_ms <= now_ms:
                 touched.add(key)
-        for key in touched:
+        async for key in in_turns(touched, _TURN_LOOKS):
             followed = self._partitions.get(key)
             if followed is not None:
                 self._renew(key, followed)
