@@ -82,6 +82,11 @@ class ReplicatedGroups:
         self.partition.begin_replicated(known)
         return self.partition
 
+    def follow(self, epoch: int, known: int) -> None:
+        """Another broker leads, in ``epoch``: the same log, with a high watermark of its own."""
+        self.partition = Partition(OFFSETS_TOPIC, 0, uuid.UUID(int=1), self.log, epoch)
+        self.partition.begin_replicated(known)
+
     async def lead(self, epoch: int = 0, known: int = 0) -> GroupShard:
         """:meth:`lead_of`, and the groups are loaded."""
         await self.shards.take(self.lead_of(epoch, known))

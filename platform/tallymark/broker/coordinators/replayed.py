@@ -80,24 +80,31 @@ class ReplayedState(Generic[S]):
         log raises. :func:`~tallymark.broker.coordinators.refusals.refusal_of` is the code for a
         client.
         """
-        if not records:
-            return
-        self._check_led()
+        if self.is_over:
+            raise KafkaError(NOT_COORDINATOR, f"{self.partition}: the lead is lost")
         for batch in batches_of(records):
             self.end = append_batch(self.partition, self.state, batch, wall_ms, acks)
 
-    def _check_led(self) -> None:
-        if self.closed:
-            raise KafkaError(NOT_COORDINATOR, f"{self.partition}: the lead is lost")
-        self.partition.check_led()
+    @property
+    def is_over(self) -> bool:
+        """The lead is lost; :meth:`close` may not have been called yet."""
+        return self.closed or not self.partition.is_led
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether an answer that is decided now may leave at once. The coordinator asks this first:
+        with one replica it is so."""
+        partition = self.partition
+        return self.end <= partition.high_watermark and partition.is_led and not self.closed
 
     def settled(self, answer: A, refuse: Callable[[int], A]) -> Settled[A]:
         """``answer``, which was decided from the state as it is now, when it may leave; or what
         ``refuse`` makes of an error code: NOT_COORDINATOR when the lead is lost,
         COORDINATOR_NOT_AVAILABLE when it is not committed within :data:`ANSWER_MS`."""
-        code = self._now()
-        if code is not None:
-            return refuse(code) if code else answer
+        if self.is_settled:
+            return answer
+        if self.is_over:
+            return refuse(NOT_COORDINATOR)
         future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
 
         def deliver(code: int) -> None:
@@ -112,20 +119,12 @@ class ReplayedState(Generic[S]):
 
     def when_settled(self, deliver: Deliver) -> None:
         """:meth:`settled` for an answer that is parked already."""
-        code = self._now()
-        if code is None:
-            self._hold(deliver)
+        if self.is_settled:
+            deliver(0)
+        elif self.is_over:
+            deliver(NOT_COORDINATOR)
         else:
-            deliver(code)
-
-    def _now(self) -> int | None:
-        """0 where an answer may leave at once, an error code where it must not; None: it has to
-        wait."""
-        try:
-            self._check_led()
-        except KafkaError as error:
-            return refusal_of(error)
-        return 0 if self.end <= self.partition.high_watermark else None
+            self._hold(deliver)
 
     def _hold(self, deliver: Deliver) -> _Held:
         held = _Held(self, deliver)

@@ -245,9 +245,11 @@ class GroupShard:
         before = self._groups.get(group_id) or Group(group_id)
         decision = decide(before, now)
         try:
-            self._append(decision.records, acks)
+            if decision.records:
+                self._replayed.append(decision.records, now.wall_ms, acks=acks)
         except KafkaError as error:
-            log.error("group=%.249r: its records cannot be appended: %s", group_id, error)
+            level = logging.INFO if self._replayed.is_over else logging.ERROR
+            log.log(level, "group=%.249r: its records cannot be appended: %s", group_id, error)
             decision = self._without_records(decision, refusal_of(error, too_large))
         after = decision.after
         self._groups[group_id] = after
@@ -266,7 +268,8 @@ class GroupShard:
         return replace(decision, records=(), refused=True)
 
     def _append(self, records: Sequence[GroupRecord], acks: int = ACKS_ALL) -> None:
-        self._replayed.append(records, self._now().wall_ms, acks=acks)
+        if records:
+            self._replayed.append(records, self._now().wall_ms, acks=acks)
 
     def _reply(self, answer: Callable[[Reply | int], None], reply: Reply, refused: bool) -> None:
         if refused:
@@ -277,7 +280,7 @@ class GroupShard:
     def _told(self, decision: Decision, of: Callable[[tuple[int, ...]], A]) -> Settled[A]:
         """The answer of codes. What was refused is told at once: it says nothing of the group."""
         codes = decision.codes
-        if decision.refused:
+        if decision.refused or self._replayed.is_settled:
             return of(codes)
         return self._replayed.settled(of(codes), lambda refused: of((refused,) * len(codes)))
 

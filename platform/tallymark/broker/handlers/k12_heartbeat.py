@@ -32,6 +32,8 @@ def handle(
     code = shard.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
+    if isinstance(code, int):  # the most frequent request of all
+        return HeartbeatResponse(error_code=code)
     return respond(code, _response)
 
 

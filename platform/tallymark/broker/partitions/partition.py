@@ -60,6 +60,7 @@ class Partition:
         "_shown",
         "_waiting",
         "index",
+        "is_led",
         "lead",
         "leader_epoch",
         "log",
@@ -86,6 +87,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.traffic = traffic or TopicTraffic()
         self.lead: Lead | None = None
+        self.is_led = True  # until withdraw()
         self._flush_wanted = flush_wanted
         self._committed: int | None = None
         self._shown = 0
@@ -297,14 +299,11 @@ class Partition:
                 f"{self}: epoch {known}, the leader's is {self.leader_epoch}",
             )
 
-    def check_led(self) -> None:
-        """Raise the error of :meth:`withdraw` or :meth:`close`, if that was called."""
-        self._queue.check()
-
     def withdraw(self, *, deleted: bool = False) -> None:
         """This broker no longer leads the partition; ``deleted``: no broker does. Nothing is
         appended from now on, and all waiters get the error."""
         name = "UNKNOWN_TOPIC_OR_PARTITION" if deleted else "NOT_LEADER_OR_FOLLOWER"
+        self.is_led = False
         self._queue.refuse(CODES[name], f"{self} is gone")
         self.fail_waits(KafkaError(CODES[name], f"{self} is gone"))
         self.wake()
