@@ -14,6 +14,7 @@ from tallymark.replication.model import (
     NO_LEADER,
     Assignment,
     ChangeAssignment,
+    ChangeState,
     PartitionState,
     PartitionView,
     Picture,
@@ -159,6 +160,29 @@ def test_a_cancel_moves_the_lead_away_from_a_new_replica() -> None:
     assert change is not None
     assert change.state is not None
     assert change.state.leader == 1
+
+
+@pytest.mark.parametrize("target", [None, (5, 1, 2)])
+def test_a_cancel_begins_an_epoch_also_where_no_new_replica_is_in_the_isr(
+    target: tuple[int, ...] | None,
+) -> None:
+    """Replica 4 had caught up, and the leader was about to take it into the ISR when the move was
+    cancelled (or got another target). The state node did not change by that, so the leader's write
+    still held: the ISR named a replica that was not assigned and had deleted its log. When it was
+    assigned again it could vote, with nothing. The simulation found it (seeds 309 and 505)."""
+    picture = started(whole(), (4, 1, 2))
+    joined = with_isr(picture, 1, 2, 3, 4).partitions[HERE].state
+    late = ChangeState(HERE, picture.partitions[HERE].state.version, joined, "4 is in sync", {4: 0})
+    change = (
+        reassignment.start(picture, HERE, target) if target else reassignment.cancel(picture, HERE)
+    )
+    assert change is not None
+    after = changes.settled([change], picture)
+    assert changes.settled([late], after) == after
+    assert at(after)[1].leader_epoch == at(picture)[1].leader_epoch + 1, (
+        "for leaders, too, it is over"
+    )
+    assert (at(after)[1].leader, at(after)[1].isr) == (1, (1, 2, 3))
 
 
 def test_no_cancel_gives_up_the_only_replicas_in_sync() -> None:

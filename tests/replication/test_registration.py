@@ -13,6 +13,7 @@ from tallymark.replication import changes
 from tallymark.replication.model import NO_LEADER, ChangeState, PartitionView, Tail
 from tallymark.replication.planner import plan
 from tallymark.replication.registration import (
+    NO_BOOT_ID,
     GiveUp,
     LocalLog,
     RaiseEpoch,
@@ -118,7 +119,9 @@ def test_after_a_power_failure_of_all_the_longest_log_leads_when_the_last_is_bac
 @pytest.mark.parametrize(
     ("clean", "then", "now", "flushed", "intact"),
     [
-        (True, "", BOOT, False, True),
+        (True, BOOT, BOOT.replace("6", "7"), False, True),
+        (True, NO_BOOT_ID, NO_BOOT_ID, False, True),
+        (False, NO_BOOT_ID, NO_BOOT_ID, False, False),
         (False, BOOT, BOOT, False, True),
         (False, BOOT, BOOT.replace("6", "7"), False, False),
         (False, BOOT, BOOT.replace("6", "7"), True, True),
@@ -129,6 +132,18 @@ def test_kill_9_loses_nothing_a_power_failure_does(
     clean: bool, then: str, now: str, flushed: bool, intact: bool
 ) -> None:
     assert is_intact(clean=clean, boot_then=then, boot_now=now, flushed_first=flushed) is intact
+
+
+def test_a_start_that_is_stopped_in_order_before_it_confessed_makes_no_log_intact() -> None:
+    """A machine lost power. The broker started, found that its logs may lack a tail, and was
+    stopped in order before it was registered. It left the marker of a clean stop, the next start
+    took the logs for intact, and the broker voted, led, and cut what was committed."""
+    now = BOOT.replace("6", "7")
+    assert not is_intact(clean=False, boot_then=BOOT, boot_now=now, flushed_first=False)
+    removed = ""
+    assert not is_intact(clean=True, boot_then=removed, boot_now=now, flushed_first=False)
+    confessed = now
+    assert is_intact(clean=True, boot_then=confessed, boot_now=now, flushed_first=False)
 
 
 @given(st.uuids())

@@ -134,10 +134,11 @@ def _without(
     picture: Picture, partition: TopicPartition, view: PartitionView, after: Assignment
 ) -> PartitionState | None:
     """The state without the replicas that an earlier target added and this one does not have; None
-    where the state need not change."""
+    where none goes. It has a new epoch also where it names none of them: the leader may be about to
+    take one into the ISR, and what it knows of that one's log is over when the log is deleted."""
     state = view.state
     going = set(view.assignment.replicas) - set(after.replicas)
-    if not going & {state.leader, *state.isr, *state.confessed}:
+    if not going:
         return None
     within = replace(view, assignment=after)
     leads = in_sync.leads(view, picture)

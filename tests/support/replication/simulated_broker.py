@@ -1,8 +1,8 @@
 """One run of a simulated broker's process: the pure machines of ``tallymark.replication`` with a
-simulated network, disk and state node around them, as the real broker has real ones.
+simulated network, disk and ZooKeeper around them, as the real broker has real ones.
 
-Start: raise the broker epoch, resign the lead and confess a tail that may be missing, register;
-then follow the news of the state node. What is in this object is lost when the process ends.
+It starts (``simulated_starting``), follows what it is told of the nodes, and leads or follows the
+partition. What is in this object is lost when the process ends.
 """
 
 from __future__ import annotations
@@ -11,26 +11,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from simulated_controller import PARTITION
+from simulated_controller import Term
 from simulated_disk import Disk, Record
-from simulated_registry import Snapshot, Written
+from simulated_follower import Follower
+from simulated_nodes import PARTITION, Author, Snapshot, Topic, Written
+from simulated_starting import Starting
 
 from tallymark.errors import CODES, KafkaError
 from tallymark.replication.acks import LEAD_LOST, NONE, TIME_IS_UP, TOO_FEW, WaitingForAll
-from tallymark.replication.following import (
-    Answer,
-    Append,
-    Ask,
-    AskRange,
-    CutTo,
-    Following,
-    SetAside,
-    StartAt,
-    Step,
-)
+from tallymark.replication.following import Answer, Ask
 from tallymark.replication.leading import Leader
 from tallymark.replication.model import (
     NO_LEADER,
+    Assignment,
     BrokerView,
     ChangeState,
     PartitionState,
@@ -42,10 +35,9 @@ if TYPE_CHECKING:
     from simulated_world import World
 
 LAG_MS: Final = 1_500
-SESSION_MS: Final = 1_500
-FETCH_TIMEOUT_MS: Final = 300
 RECORDS_A_FETCH: Final = 4
 ACKS_TIMEOUT_MS: Final = 5_000
+NOTHING: Final = Topic(-1, Assignment(()), 1, False)
 
 
 class Process:
@@ -58,19 +50,23 @@ class Process:
         self.number = number
         self.alive = True
         self.resumes_ms = 0
+        self.session = world.nodes.open()
+        self.session_ms = world.agenda.now_ms
         self.broker_epoch = -1
         self.registered = False
+        self.topic = NOTHING
         self.state: PartitionState = PartitionState(NO_LEADER, -1, ())
         self.brokers: Mapping[int, BrokerView] = {}
         self.revision = -1
-        self.session_ms = world.agenda.now_ms
         self.high_watermark = min(disk.high_watermark, len(disk.log))
         self.leader: Leader | None = None
-        self.following: Following | None = None
-        self.asked: Ask | None = None
-        self.asked_ms = 0
+        self.follower: Follower | None = None
+        self.term: Term | None = None
+        self._claimed = -1
+        """A broker that has a partition alone leads no more in the epoch of an earlier start."""
         self.parked: dict[int, WaitingForAll[int]] = {}
         """By leader epoch: a coordinator hears of a lost lead later than its replica does."""
+        self._starting = Starting(self, disk.opened())
 
     def __repr__(self) -> str:
         return f"{self.id}/{self.number}"
@@ -83,86 +79,52 @@ class Process:
     def role_epoch(self) -> int:
         if self.leader is not None:
             return self.leader.epoch
-        return self.following.leader_epoch if self.following is not None else -1
+        return self.follower.machine.leader_epoch if self.follower is not None else -1
 
     # --- start
 
     def start(self) -> None:
-        """Also after a lost session: the broker comes back under a new broker epoch."""
+        """Also after a lost session: the broker comes back in another one."""
         self.registered = False
         self.drop_role()
-        call = self.world.registry.raise_epoch
-        self.world.registry_call(self, lambda: call(self.id), self._raised, may_be_late=False)
+        if self.session not in self.world.nodes.sessions:
+            self.session = self.world.nodes.open()
+        self.session_ms = self.now_ms
+        self._starting.begin()
 
-    def _raised(self, epoch: int | None) -> None:
-        if epoch is None:
-            self.world.later(self, 200, self.start)
-            return
-        self.broker_epoch = epoch
-        self._confess()
-
-    def _confess(self) -> None:
-        self.world.registry_call(self, self.world.registry.read, self._confessed_after)
-
-    def _confessed_after(self, seen: Snapshot | None) -> None:
-        if seen is None:
-            self.world.later(self, 200, self._confess)
-            return
-        state = self._without_me(seen.state)
-        if state == seen.state:
-            self.state = seen.state
-            self._register()
-            return
-        change = ChangeState(PARTITION, seen.state.version, state, f"broker {self.id} starts")
-        call = self.world.registry.write
-        self.world.registry_call(self, lambda: call(self.id, change), lambda _: self._confess())
-
-    def _without_me(self, state: PartitionState) -> PartitionState:
-        """Resign; leave the ISR with what is left if the log is not known to be whole."""
-        if state.leader == self.id:
-            state = replace(state, leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
-        if self.disk.intact or (self.id not in state.isr and self.id not in state.confessed):
-            return state
-        isr = tuple(one for one in state.isr if one != self.id)
-        return replace(state, isr=isr, confessed={**state.confessed, self.id: self.disk.tail})
-
-    def _register(self) -> None:
-        epoch = self.broker_epoch
-        call = self.world.registry.register
-        self.world.registry_call(
-            self, lambda: call(self.id, epoch), self._is_registered, may_be_late=False
-        )
-
-    def _is_registered(self, done: bool | None) -> None:
-        if done is None:
-            self.world.later(self, 200, self._register)
-        elif done:
-            self.disk.intact = True  # from now on a crash of the machine is noticed by itself
-            self.session_ms = self.now_ms
-            self.registered = True
-            self._take_role()
-            self.world.read_news(self)
-        else:
+    def session_over(self, session: int) -> None:
+        if session == self.session:
+            self.world.note("%r has lost its session", self)
             self.start()
 
-    # --- news of the state node
+    def is_registered(self, epoch: int, seen: Snapshot) -> None:
+        self.broker_epoch = epoch
+        self.registered = True
+        if seen.state.leader == self.id:  # alone: others have resigned
+            self._claimed = seen.state.leader_epoch
+        self.session_ms = self.now_ms
+        self.told(seen)
+        self.world.read(self)
 
-    def news(self, seen: Snapshot) -> None:
+    # --- what the nodes hold
+
+    def told(self, seen: Snapshot | None) -> None:
         """What a watch or a poll has read; it may be older than what is known."""
-        if not self.registered:
+        if not self.registered or seen is None:
             return
         if seen.revision > self.revision:
             self.revision = seen.revision
-            if self.id not in seen.brokers or seen.brokers[self.id].epoch != self.broker_epoch:
-                self.world.note("%r has lost its session", self)
-                self.start()
-                return
             self.brokers = seen.brokers
             if self.leader is not None:
                 self.leader.brokers_changed(self.brokers, self.now_ms)
+        if seen.topic.version > self.topic.version:
+            self.topic = seen.topic
+            if self.leader is not None:
+                topic = self.topic
+                self.leader.configured(topic.assignment, topic.min_insync, self.now_ms)
         if seen.state.version > self.state.version:
             self.state = seen.state
-            self._take_role()
+        self._take_role()
         self.settle()
 
     def _take_role(self) -> None:
@@ -171,71 +133,93 @@ class Process:
             self.leader.seen(state, self.now_ms)
             if not self.leader.is_lost:
                 return
+        if self.id not in self.topic.assignment.replicas:
+            self.drop_role()
+            self._delete()
+            return
         if state.leader_epoch == self.role_epoch:
             return
         self.drop_role()
-        if state.leader == self.id:
+        if state.leader == self.id and state.leader_epoch == self._claimed:
+            self._claim()
+        elif state.leader == self.id:
             self._lead()
         elif state.leader != NO_LEADER:
-            self.following = Following(
-                PARTITION, state.leader, state.leader_epoch, self.high_watermark
-            )
-            first = self.following.begin(self.disk.view)
-            if first is not None:
-                self.disk.cut(first.to)
-            self.poll()
+            self.disk.exists = True
+            self.follower = Follower(self, state)
+            self.follower.poll()
+
+    def _claim(self) -> None:
+        """Raise the epoch. Where that fails it is tried again when the nodes were read."""
+        state = replace(self.state, leader_epoch=self.state.leader_epoch + 1)
+        change = ChangeState(PARTITION, self.state.version, state, f"{self.id} leads alone")
+        author = Author(self.id, broker_epoch=self.broker_epoch)
+        self.world.write(self, author, change, lambda _: self.world.read(self))
 
     def _lead(self) -> None:
         world, epoch, end = self.world, self.state.leader_epoch, len(self.disk.log)
+        self.disk.exists = True
         self.disk.begin_epoch(epoch)
-        view = PartitionView(world.assignment, self.state, world.plan.min_insync)
+        view = PartitionView(self.topic.assignment, self.state, self.topic.min_insync)
         log = LogAtElection(end, self.high_watermark)
         self.leader = Leader(self.id, PARTITION, view, log, self.brokers, self.now_ms, LAG_MS)
+        self.leader.appended(end, self.disk.exposed)
         self.parked[epoch] = WaitingForAll(epoch)
         world.check.leads(self, epoch)
         world.note("%r leads in epoch %d from %d, high watermark %d", self, epoch, end, log[1])
 
+    def _delete(self) -> None:
+        if self.disk.exists:
+            self.world.note("%r deletes a log of %d records", self, len(self.disk.log))
+            self.disk.delete()
+            self.high_watermark = 0
+            self.world.check.cut(self)
+
     def drop_role(self) -> None:
         """Coordinators hear of it later; their requests fail then."""
-        self.leader = self.following = self.asked = None
+        self.leader = self.follower = None
         for epoch in self.parked:
-            self.world.later(self, self.world.random.choice((0, 50, 400)), self._unload, epoch)
+            pause = self.world.random.choice((0, 50, 400))
+            self.world.network.later(self, pause, self._unload, epoch)
 
     def _unload(self, epoch: int) -> None:
         for value in self.parked.pop(epoch, WaitingForAll[int](epoch)).all():
-            self.world.answered(self, value, LEAD_LOST)
+            self.world.clients.in_doubt(value, LEAD_LOST)
 
     # --- the leader
 
     def produce(self, value: int, acks: int) -> None:
         """A client's record: refused before the append, or answered when it may be."""
-        leader = self.leader
+        leader, clients = self.leader, self.world.clients
         if leader is None or leader.is_lost:
-            self.world.answered(self, value, LEAD_LOST)
+            clients.refused(value, LEAD_LOST)
             return
         if acks < 0 and not leader.is_enough:
-            self.world.answered(self, value, CODES["NOT_ENOUGH_REPLICAS"])
+            clients.refused(value, CODES["NOT_ENOUGH_REPLICAS"])
             return
-        self.write((leader.epoch, value))
+        self.append((leader.epoch, value))
         end = len(self.disk.log)
         if acks < 0:
             self.parked[leader.epoch].add(value, end, self.now_ms + ACKS_TIMEOUT_MS)
-        leader.appended(end)
+        leader.appended(end, self.disk.exposed)
         self.settle()
 
-    def write(self, record: Record) -> None:
-        """Append to the log, as leader or as follower."""
+    def append(self, record: Record) -> None:
+        """To the log, as leader or as follower."""
         self.world.check.written(self, len(self.disk.log), record)
         self.disk.append(record)
 
-    def fetch(self, source: Process, ask: Ask, broker_epoch: int) -> None:
+    def fetch(self, source: Process, follower: Follower, ask: Ask, broker_epoch: int) -> None:
         """A follower's fetch: its answer is sent at once."""
         answer, records = self._answer_to(source.id, ask, broker_epoch)
         self.settle()
         if not answer.error:
             known = self.leader.high_watermark if self.leader is not None else -1
             answer = answer._replace(high_watermark=known)
-        self.world.send(self, source, source.fetched, ask, answer, records)
+        self.world.network.send(self, source, "fetched", follower, ask, answer, records)
+
+    def fetched(self, follower: Follower, ask: Ask, answer: Answer, records: list[Record]) -> None:
+        follower.fetched(ask, answer, records)
 
     def _answer_to(self, broker: int, ask: Ask, broker_epoch: int) -> tuple[Answer, list[Record]]:
         leader = self.leader
@@ -254,9 +238,13 @@ class Process:
         records = self.disk.log[ask.offset : ask.offset + RECORDS_A_FETCH]
         return Answer(log_start=0, first_offset=ask.offset if records else None), records
 
-    def range_asked(self, source: Process, ask: Ask) -> None:
+    def range_asked(self, source: Process, follower: Follower, ask: Ask) -> None:
         if self.leader is not None and self.leader.epoch == ask.leader_epoch:
-            self.world.send(self, source, source.range_told, ask, len(self.disk.log))
+            end = len(self.disk.log)
+            self.world.network.send(self, source, "range_told", follower, ask, end)
+
+    def range_told(self, follower: Follower, ask: Ask, leader_end: int) -> None:
+        follower.range_told(ask, leader_end)
 
     def settle(self) -> None:
         """Look at what the machines have decided."""
@@ -265,31 +253,33 @@ class Process:
             self._expire()
             return
         if leader.high_watermark != self.high_watermark:
-            self._moved(leader.epoch, leader.high_watermark)
+            self.moved(leader.epoch, leader.high_watermark)
         if not leader.is_enough:
             for value in self.parked[leader.epoch].all():
-                self.world.answered(self, value, TOO_FEW)
+                self.world.clients.in_doubt(value, TOO_FEW)
         self._expire()
         change = leader.wish()
         if change is not None:
             self.world.note("%r wishes %s: %s", self, change.state.isr, change.why)
-            call = self.world.registry.write
-            self.world.registry_call(
-                self, lambda: call(self.id, change), lambda told: self._isr_told(leader, told)
+            self.world.write(
+                self, Author(self.id), change, lambda told: self._isr_told(leader, told)
             )
+            pause = 600 + self.world.random.randrange(1_000)
+            self.world.network.later(self, pause, self.world.tell)
 
-    def _moved(self, epoch: int, high_watermark: int) -> None:
+    def moved(self, epoch: int, high_watermark: int) -> None:
         """Whoever waits on this partition hears of the high watermark, with the epoch it is of."""
         self.high_watermark = high_watermark
         self.world.check.moved(self, epoch, high_watermark)
         for parked in self.parked.values():
             for value in parked.committed(epoch, high_watermark):
-                self.world.answered(self, value, NONE)
+                self.world.note("%r answers %d to record %d", self, NONE, value)
+                self.world.clients.acknowledged(value, self.world.check.answered(self, value))
 
     def _expire(self) -> None:
         for parked in self.parked.values():
             for value in parked.expired(self.now_ms):
-                self.world.answered(self, value, TIME_IS_UP)
+                self.world.clients.in_doubt(value, TIME_IS_UP)
 
     def _isr_told(self, leader: Leader, told: Written | None) -> None:
         if self.leader is not leader:
@@ -305,15 +295,13 @@ class Process:
 
     def read_again(self, leader: Leader) -> None:
         """The outcome of a write is unknown: read the node before the next decision."""
-        self.world.registry_call(
-            self, self.world.registry.read, lambda seen: self._read_again(leader, seen)
-        )
+        self.world.network.read(self, lambda seen: self._read_again(leader, seen))
 
     def _read_again(self, leader: Leader, seen: Snapshot | None) -> None:
         if self.leader is not leader:
             return
         if seen is None:
-            self.world.later(self, 300, self.read_again, leader)
+            self.world.network.later(self, 300, self.read_again, leader)
         else:
             self._node_read(leader, seen.state)
 
@@ -324,61 +312,25 @@ class Process:
             self._take_role()
         self.settle()
 
-    # --- the follower
+    # --- the controller
 
-    def poll(self) -> None:
-        """Ask the leader for more, unless an ask is under way or the partition is set aside."""
-        following = self.following
-        waits = self.asked is not None and self.now_ms < self.asked_ms + FETCH_TIMEOUT_MS
-        if following is None or waits or not self.registered:
+    def elected(self, epoch: int | None) -> None:
+        """This session has won the election, or an answer to that was lost."""
+        if epoch is None or epoch < 0 or (self.term is not None and self.term.epoch == epoch):
             return
-        ask = following.ask(self.disk.view, self.now_ms)
-        if ask is None:
-            return
-        self.asked, self.asked_ms = ask, self.now_ms
-        leader = self.world.running(following.leader)
-        if leader is not None:
-            self.world.send(self, leader, leader.fetch, self, ask, self.broker_epoch)
+        self.world.note("%r is the controller in epoch %d", self, epoch)
+        self.term = Term(self, epoch)
+        self.term.wake()
 
-    def fetched(self, ask: Ask, answer: Answer, records: list[Record]) -> None:
-        """An answer, perhaps to an ask of long ago."""
-        following = self.following
-        if ask == self.asked:
-            self.asked = None
-        if following is None:
-            return
-        step = following.answered(ask, answer, self.disk.view, self.now_ms)
-        if isinstance(step, Append):
-            for record in records:
-                self.write(record)
-            self._followed(following, step.high_watermark)
-        else:
-            self._do(following, ask, step)
-        self.world.later(self, 3 if records else self.world.random.choice((40, 90)), self.poll)
+    def tail_asked(self, source: Process, asked: int, epoch: int) -> None:
+        """Only when this broker follows that epoch does its log stand still."""
+        if self.registered and self.state.leader_epoch >= epoch and self.disk.exists:
+            tail = self.disk.tail
+            self.world.network.send(self, source, "tail_told", asked, self.id, tail)
 
-    def range_told(self, ask: Ask, leader_end: int) -> None:
-        following = self.following
-        if following is not None:
-            step = following.range_told(ask, 0, leader_end, self.disk.view, self.now_ms)
-            self._do(following, ask, step)
-
-    def _do(self, following: Following, ask: Ask, step: Step) -> None:
-        if isinstance(step, CutTo | StartAt):
-            to = step.to if isinstance(step, CutTo) else step.offset
-            self.world.note("%r cuts %d to %d: %s", self, len(self.disk.log), to, step.why)
-            self.disk.cut(to)
-            self._followed(following, -1)
-        elif isinstance(step, SetAside):
-            self.world.note("%r is set aside until %d: %s", self, step.until_ms, step.why)
-        elif isinstance(step, AskRange):
-            leader = self.world.running(following.leader)
-            if leader is not None:
-                self.world.send(self, leader, leader.range_asked, self, ask)
-
-    def _followed(self, following: Following, told: int) -> None:
-        following.is_at(self.disk.view, told)
-        if following.high_watermark != self.high_watermark:
-            self._moved(following.leader_epoch, following.high_watermark)
+    def tail_told(self, *told: object) -> None:
+        if self.term is not None:
+            self.term.tail_told(*told)  # type: ignore[arg-type]
 
     # --- time
 
@@ -386,11 +338,14 @@ class Process:
         """Every few hundred ms: lag, sessions, flushes, checkpoints."""
         if self.registered and self.now_ms - self.session_ms > self.world.session_patience_ms:
             self.world.note("%r takes its session for dead", self)
+            self.session = self.world.nodes.open()
             self.start()
+        if self.world.random.random() < 0.2 or self.disk.flushes_first:
+            self.disk.flush()
         if self.leader is not None:
+            self.leader.appended(len(self.disk.log), self.disk.exposed)
             self.leader.tick(self.now_ms)
         self.settle()
-        self.poll()
-        if self.world.random.random() < 0.2:
-            self.disk.flushed = len(self.disk.log)
+        if self.follower is not None:
+            self.follower.poll()
         self.disk.high_watermark = min(self.high_watermark, len(self.disk.log))

@@ -1,71 +1,149 @@
-"""A simple controller: the first live member of the ISR leads, the dead leave the ISR where its
-least size allows; when all intact logs are gone, the longest of those that confessed leads."""
+"""The term of a simulated controller, with the real planner: as ``coordination.replicas.term``,
+round after round, and as long as no fence has refused it. Two may think that they are it.
+
+A round reads the brokers; the partition it reads only if it was told of a change, or if the last
+change was refused or is unknown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
-from simulated_registry import Snapshot
+from simulated_nodes import PARTITION, Author, Snapshot, Written
 
-from tallymark.replication.model import (
-    NO_LEADER,
-    Assignment,
-    ChangeState,
-    PartitionState,
-    Tail,
-    least_isr,
-)
+from tallymark.errors import KafkaError
+from tallymark.replication import changes
+from tallymark.replication.balance import preferred_leaders
+from tallymark.replication.model import Change, PartitionView, Picture, Tail
+from tallymark.replication.planner import plan
 
-PARTITION = ("t", 0)
+if TYPE_CHECKING:
+    from simulated_broker import Process
+
+PAUSE_MS: Final = 200
+TAILS_MS: Final = 400
+Wanted = Callable[[Picture], Change | None]
 
 
-def decide(
-    seen: Snapshot, assignment: Assignment, min_insync: int, tails: Mapping[int, Tail]
-) -> ChangeState | None:
-    """The change that is due. ``tails`` are the ends of the logs as brokers told them."""
-    state = seen.state
-    live = [one for one in assignment.replicas if one in seen.brokers]
-    stays = [one for one in live if not seen.brokers[one].leaving]
-    members = [one for one in assignment.replicas if one in state.isr]
-    leader = state.leader
-    if leader not in stays or leader not in members:
-        found = [one for one in stays if one in members] or [one for one in live if one in members]
-        if not found and leader not in live and not members:
-            return _longest(seen, assignment, tails)
-        chosen = leader if not found and leader in live else (found or [NO_LEADER])[0]
-        if chosen != leader:
-            isr = _kept(members, live, least_isr(min_insync, len(assignment.replicas)))
-            return _change(seen, replace(state, leader=chosen, isr=isr), "the leader is gone")
-    if leader == NO_LEADER:
+class Term:
+    """``view`` is what the controller takes the partition for; None before it has read it."""
+
+    def __init__(self, process: Process, epoch: int) -> None:
+        self.process = process
+        self.epoch = epoch
+        self.view: PartitionView | None = None
+        self.is_over = False
+        self._world = process.world
+        self._told = True
+        self._doubted = True
+        self._busy = False
+        self._again = False
+        self._wanted: list[Wanted] = []
+        self._tails: dict[int, Tail] = {}
+        self._asked = 0
+
+    def told(self) -> None:
+        """A change of the partition was told."""
+        self._told = True
+        self.wake()
+
+    def want(self, wanted: Wanted) -> None:
+        """An operator asks for a change."""
+        self._wanted.append(wanted)
+        self.wake()
+
+    def wake(self) -> None:
+        """Something may have to be done."""
+        if self._busy:
+            self._again = True
+        elif not self.is_over:
+            self._round()
+
+    def _round(self) -> None:
+        self._busy, self._again = True, False
+        told, self._told = self._told, False
+        self._world.network.read(self.process, lambda seen: self._seen(seen, told))
+
+    def _seen(self, seen: Snapshot | None, told: bool) -> None:
+        if seen is None:
+            self._told |= told
+            self._rest()
+            return
+        if told or self._doubted or self.view is None:
+            self.view = seen.view
+            self._doubted = False
+        picture = seen.picture(self.view, self.epoch)
+        wanted = plan(picture)
+        if wanted.ask:
+            self._ask(picture, wanted.ask[PARTITION])
+        else:
+            self._write(self._operators(picture) or self._first(wanted.changes, picture))
+
+    def _first(self, planned: tuple[Change, ...], picture: Picture) -> Change | None:
+        if not planned and self._world.random.random() < 0.1:
+            planned = preferred_leaders(picture)
+        return planned[0] if planned else None
+
+    def _operators(self, picture: Picture) -> Change | None:
+        while self._wanted:
+            try:
+                change = self._wanted.pop(0)(picture)
+            except KafkaError as refused:
+                self._world.note("%r refuses: %s", self.process, str(refused))
+                continue
+            if change is not None:
+                return change
         return None
-    isr = _kept(members, live, least_isr(min_insync, len(assignment.replicas)))
-    if isr == state.isr or leader not in isr:
-        return None
-    kept = replace(state, isr=isr, controller_epoch=seen.controller_epoch)
-    return ChangeState(PARTITION, state.version, kept, "members are dead")
 
+    # --- tails
 
-def _kept(members: list[int], live: list[int], least: int) -> tuple[int, ...]:
-    dead = [one for one in members if one not in live]
-    gone = dead[: max(0, len(members) - least)]
-    return tuple(one for one in members if one not in gone)
+    def _ask(self, picture: Picture, brokers: tuple[int, ...]) -> None:
+        self._tails = {}
+        self._asked += 1
+        epoch = picture.partitions[PARTITION].state.leader_epoch
+        for broker in brokers:
+            other = self._world.running(broker)
+            self._world.network.send(
+                self.process, other, "tail_asked", self.process, self._asked, epoch
+            )
+        self._world.network.later(self.process, TAILS_MS, self._have_tails, picture)
 
+    def tail_told(self, asked: int, broker: int, tail: Tail) -> None:
+        if asked == self._asked:
+            self._tails[broker] = tail
 
-def _longest(
-    seen: Snapshot, assignment: Assignment, tails: Mapping[int, Tail]
-) -> ChangeState | None:
-    confessed = [one for one in assignment.replicas if one in seen.state.confessed]
-    if not confessed or any(one not in seen.brokers or one not in tails for one in confessed):
-        return None
-    leader = max(confessed, key=lambda one: (tails[one].last_epoch, tails[one].end))
-    rest = {one: tail for one, tail in seen.state.confessed.items() if one != leader}
-    state = replace(seen.state, leader=leader, isr=(leader,), confessed=rest, unclean=True)
-    return _change(seen, state, "all have lost a tail")
+    def _have_tails(self, picture: Picture) -> None:
+        self._asked += 1
+        self._write(self._first(plan(picture, tails={PARTITION: self._tails}).changes, picture))
 
+    # --- writes
 
-def _change(seen: Snapshot, state: PartitionState, why: str) -> ChangeState:
-    raised = replace(
-        state, leader_epoch=seen.state.leader_epoch + 1, controller_epoch=seen.controller_epoch
-    )
-    return ChangeState(PARTITION, seen.state.version, raised, why)
+    def _write(self, change: Change | None) -> None:
+        if self.is_over or change is None:
+            self._rest()
+            return
+        self._world.note("%r controls: %s", self.process, change.why)
+        author = Author(self.process.id, controller_epoch=self.epoch)
+        self._world.write(self.process, author, change, lambda told: self._written(change, told))
+
+    def _written(self, change: Change, told: Written | None) -> None:
+        if told is not None and told.is_over:
+            self._world.note("%r is the controller no more", self.process)
+            self.is_over = True
+        elif told is not None and told.done:
+            assert self.view is not None
+            self.view = changes.after(change, self.view)
+            self._again = True
+        else:
+            self.doubt()
+        self._rest()
+
+    def doubt(self) -> None:
+        """A change was refused, or its outcome is unknown: what is known may be old."""
+        self._doubted = True
+
+    def _rest(self) -> None:
+        self._busy = False
+        if not self.is_over and (self._again or self._doubted or self._told):
+            self._world.network.later(self.process, 0 if self._again else PAUSE_MS, self.wake)

@@ -1,12 +1,17 @@
-"""What a simulated broker has on its disk: a log of (epoch, value), what of it is flushed, the
-epochs, the checkpoint of the high watermark."""
+"""What a simulated machine has on its disk: a log of (epoch, value), what of it is flushed, the
+epochs, the checkpoint of the high watermark, the marks that tell whether the log is intact."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
+from simulated_nodes import PARTITION
+
+from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.following import LogView
 from tallymark.replication.model import Tail
+from tallymark.replication.registration import LocalLog, is_intact
 from tallymark.replication.truncation import epochs_up_to, last_epoch_of
 
 Record = tuple[int, int]
@@ -14,15 +19,21 @@ Record = tuple[int, int]
 
 
 class Disk:
-    """It survives the processes of its broker. ``intact``: no power failure since the last start.
-    ``changes`` counts cuts, so that checks need not look again at what only grew."""
+    """It survives the processes of its broker. ``flushes_first``: they run with
+    flush.before.expose."""
 
-    def __init__(self) -> None:
+    def __init__(self, flushes_first: bool) -> None:
+        self.flushes_first = flushes_first
         self.log: list[Record] = []
         self.epochs: tuple[tuple[int, int], ...] = ()
         self.flushed = 0
         self.high_watermark = 0
-        self.intact = True
+        self.exists = False
+        self.clean = False
+        """The marker of a clean stop is there."""
+        self.boots = 1
+        self.boot = str(self.boots)
+        """The boot that is remembered; "" for none."""
 
     @property
     def view(self) -> LogView:
@@ -31,6 +42,30 @@ class Disk:
     @property
     def tail(self) -> Tail:
         return Tail(last_epoch_of(self.epochs, len(self.log)), len(self.log))
+
+    @property
+    def exposed(self) -> int:
+        """The end of what may be told to others."""
+        return self.flushed if self.flushes_first else len(self.log)
+
+    def opened(self) -> bool:
+        """A process opens the log: whether it has all that was told to others."""
+        clean, self.clean = self.clean, False
+        intact = is_intact(
+            clean=clean,
+            boot_then=self.boot,
+            boot_now=str(self.boots),
+            flushed_first=self.flushes_first,
+        )
+        if not intact:
+            self.boot = ""
+        return intact
+
+    def logs(self, intact: bool) -> Mapping[TopicPartition, LocalLog]:
+        return {PARTITION: LocalLog(self.tail, intact)} if self.exists else {}
+
+    def remember_boot(self) -> None:
+        self.boot = str(self.boots)
 
     def append(self, record: Record) -> None:
         self.begin_epoch(record[0])
@@ -42,16 +77,32 @@ class Disk:
             end = len(self.log)
             self.epochs = (*(one for one in self.epochs if one[1] < end), (epoch, end))
 
+    def flush(self) -> None:
+        self.flushed = len(self.log)
+
     def cut(self, to: int) -> None:
         del self.log[to:]
         self.epochs = epochs_up_to(to, self.epochs)
         self.flushed = min(self.flushed, to)
         self.high_watermark = min(self.high_watermark, to)
 
-    def power_failure(self, rng: random.Random) -> None:
-        self.intact = False
-        self.cut(rng.randint(self.flushed, len(self.log)))
+    def stopped(self) -> None:
+        """A clean stop."""
+        self.flush()
+        self.clean = True
+
+    def power_failure(self, chances: random.Random) -> None:
+        self.boots += 1
+        self.cut(chances.randint(self.flushed, len(self.log)))
+
+    def delete(self) -> None:
+        """The partition is not assigned here any more."""
+        self.cut(0)
+        self.exists = False
 
     def wipe(self) -> None:
-        self.intact = False
-        self.cut(0)
+        """Another disk."""
+        self.delete()
+        self.boots += 1
+        self.boot = ""
+        self.clean = False

@@ -1,9 +1,11 @@
 """What must hold after each step, by name. A broken one raises :class:`Broken`.
 
-``committed`` is what any leader ever exposed, in its order: the truth that nothing may change. A
-broker is among ``lost`` from its power failure until it is in the ISR again with a whole log. Once
-as many are there as min ISR, committed records may be gone, and what speaks of them is not checked
-any more (``excused``).
+``committed`` is what leaders exposed, in its order: the truth that nothing may change. It is given
+up in part by one event only, an unclean election; ``since_epoch`` is that of the last one, and what
+leaders of earlier epochs do is not looked at any more. Such an election must be allowed by the
+topic, or as many brokers must have lost their tails as the ISR may not fall below.
+
+A broker is among ``lost`` from the loss of its tail until a leader takes it into the ISR again.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simulated_disk import Record
+from simulated_nodes import Write
 
-from tallymark.replication.model import PartitionState
+from tallymark.replication import in_sync
+from tallymark.replication.model import NO_LEADER, ChangeState, least_isr
 
 if TYPE_CHECKING:
     from simulated_broker import Process
@@ -33,22 +37,29 @@ class Invariants:
     def __init__(self, world: World) -> None:
         self.world = world
         self.committed: list[Record] = []
+        self.since_epoch = 0
+        self.unclean_elections = 0
         self.lost: set[int] = set()
-        self.excused = False
         self.acknowledged: dict[int, int] = {}
-        self.offsets: dict[int, list[tuple[int, int]]] = {}
+        self._too_many = False
+        self._settings = {world.nodes.topic.min_insync}
+        self._offsets: dict[int, list[tuple[int, int]]] = {}
         self._bytes: dict[tuple[int, int], tuple[Record, int]] = {}
         self._leaders: dict[int, str] = {}
         self._watermarks: dict[tuple[str, int], int] = {}
 
+    # --- tails that are lost
+
     def may_lose(self, broker: int) -> bool:
         """One more broker may lose its tail, and nothing that was committed is lost by it."""
-        return len(self.lost | {broker}) < self.world.least
+        return len(self.lost | {broker}) < self.world.least_possible_isr()
 
     def loses(self, broker: int) -> None:
+        self._too_many |= not self.may_lose(broker)
         self.lost.add(broker)
-        if len(self.lost) >= self.world.least:
-            self.excused = True
+
+    def configured(self, min_insync: int) -> None:
+        self._settings.add(min_insync)
 
     # --- where things happen
 
@@ -57,8 +68,9 @@ class Invariants:
         known = self._leaders.setdefault(epoch, name)
         if known != name:
             raise Broken("one_leader_an_epoch", f"{known} and {name} lead in epoch {epoch}")
-        is_present = self.world.registry.state.leader_epoch == epoch
-        if is_present and not self.excused:
+        if epoch == self.since_epoch:
+            self._give_up(process.id)
+        elif epoch == self.world.nodes.state.leader_epoch:
             self._has_committed("acknowledged_is_kept", process.id)
 
     def written(self, process: Process, offset: int, record: Record) -> None:
@@ -69,18 +81,23 @@ class Invariants:
             told = f"{process!r} writes {record} after epoch {before} at {offset}, known is {known}"
             raise Broken("same_offset_and_epoch_same_bytes", told)
         if process.leader is not None:
-            self.offsets.setdefault(record[1], []).append((offset, record[0]))
+            self._offsets.setdefault(record[1], []).append((offset, record[0]))
+
+    def cut(self, process: Process) -> None:
+        """A log has become shorter."""
+        if process.id in self.world.nodes.state.isr and process.id not in self.lost:
+            self._has_committed("every_isr_member_has_the_committed", process.id)
 
     def moved(self, process: Process, epoch: int, high_watermark: int) -> None:
         """The high watermark of a replica moved. A leader's is the truth; what a follower has
         been told must agree with it."""
         key = (f"{process!r} {'leads' if process.leader else 'follows'}", epoch)
         before = self._watermarks.get(key, -1)
-        if high_watermark < before and not self.excused:
+        if high_watermark < before and epoch >= self.since_epoch:
             told = f"{key[0]} in epoch {epoch}: {before}, then {high_watermark}"
             raise Broken("high_watermark_never_falls_in_an_epoch", told)
         self._watermarks[key] = high_watermark
-        if self.excused:
+        if epoch < self.since_epoch:
             return
         log, known = process.disk.log, self.committed
         both = min(len(known), high_watermark)
@@ -89,83 +106,154 @@ class Invariants:
             raise Broken("committed_prefix_never_changes", told)
         if high_watermark > len(known):
             known.extend(log[len(known) : high_watermark])
-            self.isr_has_the_committed()
+            self._isr_has_the_committed()
 
-    def answered(self, process: Process, value: int) -> None:
-        """acks=all was answered without error."""
-        if self.excused:
-            return
-        place = next((one for one in self.offsets[value] if self._holds(one, value)), None)
+    def answered(self, process: Process, value: int) -> int:
+        """acks=all was answered without error; the offset of the record."""
+        place = next((one for one in self._offsets[value] if self._holds(one, value)), None)
+        if place is None and self._offsets[value][-1][1] < self.since_epoch:
+            return -1
         if place is None:
             told = f"{process!r} answers {value}, committed is {self.committed}"
             raise Broken("no_answer_before_commit", told)
         self.acknowledged[value] = place[0]
+        return place[0]
 
     def _holds(self, place: tuple[int, int], value: int) -> bool:
         offset, epoch = place
         if offset >= len(self.committed) or self.committed[offset] != (epoch, value):
             return False
-        state = self.world.registry.state
-        whole = [one for one in state.isr if one not in self.lost]
+        whole = [one for one in self.world.nodes.state.isr if one not in self.lost]
         return bool(whole) and all(
             self.world.disks[one].log[offset : offset + 1] == [(epoch, value)] for one in whole
         )
 
-    def changed(self, writer: int, before: PartitionState, after: PartitionState) -> None:
-        """The state node was written."""
-        world = self.world
-        if not set(after.isr) <= set(world.assignment.replicas) or len(set(after.isr)) < len(
-            after.isr
-        ):
-            self._isr(before, after)
-        confessed = writer != 0 and writer not in after.isr
-        if len(after.isr) < min(len(before.isr), world.least) and not confessed:
-            self._isr(before, after)
+    # --- the nodes
+
+    def wrote(self, write: Write) -> None:
+        """A write was done."""
+        self._is_allowed(write)
+        self._isr_is_sound(write)
+        before, after = write.before.state, write.after.state
         if after.leader_epoch < before.leader_epoch or (
             after.leader != before.leader and after.leader_epoch == before.leader_epoch
         ):
             told = f"{before.leader} in {before.leader_epoch}, then {after.leader}"
             raise Broken("one_leader_an_epoch", told)
         joined = set(after.isr) - set(before.isr)
-        for broker in joined:
-            running = world.running(broker)
-            is_current = running is not None and running.registered
-            if writer == before.leader and is_current:
-                self.lost.discard(broker)
-        if writer not in (0, before.leader) and set(before.isr) ^ set(after.isr) > {writer}:
-            told = f"{writer} changes the ISR of {before.leader}: {before.isr}, then {after.isr}"
-            raise Broken("fenced_writes_nothing", told)
-        if joined and not self.excused:
-            self.isr_has_the_committed()
+        if write.author.broker == before.leader:
+            self.lost -= {one for one in joined if self.world.is_current(one)}
+        if self.lost.issuperset(after.isr) and not self.world.least_possible_isr() > len(self.lost):
+            self._too_many = True
+        raised = after.leader_epoch > before.leader_epoch
+        if raised and after.leader != NO_LEADER and not self._is_clean(write):
+            self._unclean(write)
+        elif joined:
+            self._isr_has_the_committed()
 
-    def isr_has_the_committed(self) -> None:
-        for broker in self.world.registry.state.isr:
+    def _is_allowed(self, write: Write) -> None:
+        """A deposed controller, an earlier registration, a deposed leader: they write nothing."""
+        nodes, author, change = self.world.nodes, write.author, write.change
+        before, after = write.before.state, write.after.state
+        fenced = ""
+        if author.controller_epoch >= 0:
+            if author.controller_epoch != nodes.controller_epoch:
+                fenced = f"controller {author.controller_epoch}, by now {nodes.controller_epoch}"
+        elif author.broker_epoch >= 0:
+            if author.broker_epoch != nodes.epochs[author.broker]:
+                fenced = f"registration {author.broker_epoch} of {author.broker}"
+            elif (set(before.isr) ^ set(after.isr)) - {author.broker}:
+                fenced = f"broker {author.broker} takes others out of the ISR"
+        elif author.broker != before.leader or before.leader_epoch != after.leader_epoch:
+            fenced = f"broker {author.broker}, but {before.leader} leads"
+        if isinstance(change, ChangeState):
+            for one, epoch in change.joining.items():
+                if nodes.epochs.get(one) != epoch:
+                    fenced = f"broker {one} joins as of registration {epoch}"
+        if fenced:
+            raise Broken("fenced_writes_nothing", f"{fenced}: {before}, then {after}")
+
+    def _isr_is_sound(self, write: Write) -> None:
+        before, after = write.before.state, write.after.state
+        replicas = write.after.assignment.replicas
+        is_within = set(after.isr) <= set(replicas) and len(set(after.isr)) == len(after.isr)
+        confesses = write.author.broker_epoch >= 0
+        least = min(len(before.isr), self._least(write))
+        small = len(after.isr) < least and not confesses and self._is_clean(write)
+        if not is_within or small:
+            told = f"{before.isr} became {after.isr} of {replicas}, least {least}: {write.change}"
+            raise Broken("isr_within_replicas_and_not_below_min", told)
+
+    def _least(self, write: Write) -> int:
+        """Who wrote may have known an earlier setting or assignment."""
+        before, after = write.before.assignment, write.after.assignment
+        known = (before.replicas, before.original, after.replicas, after.target)
+        sizes = {len(one) for one in known}
+        return min(least_isr(one, size) for one in self._settings for size in sizes)
+
+    def _is_clean(self, write: Write) -> bool:
+        """The leader, if there is a new one, surely has all that was committed."""
+        before, leader = write.before, write.after.state.leader
+        if leader == NO_LEADER:
+            return True
+        if before.state.leader == leader and write.author.broker_epoch >= 0:  # it starts, alone
+            return leader not in self.lost
+        return leader == before.state.leader or leader in in_sync.voters(before)
+
+    def _unclean(self, write: Write) -> None:
+        after = write.after.state
+        allowed = write.before.unclean_allowed or self._too_many
+        is_told = after.unclean or write.author.broker_epoch >= 0
+        if not (allowed and is_told):
+            told = f"unclean election, lost tails {self.lost}: {write.before}, then {after}"
+            raise Broken("acknowledged_is_kept", told)
+        self.unclean_elections += 1
+        self.since_epoch = after.leader_epoch
+        self._too_many = False
+        self._give_up(after.leader)
+
+    def _give_up(self, leader: int) -> None:
+        """What the leader of an unclean election has is the truth."""
+        log, known = self.world.disks[leader].log, self.committed
+        both = zip(log, known, strict=False)
+        parted = (at for at, (mine, truth) in enumerate(both) if mine != truth)
+        del known[next(parted, min(len(log), len(known))) :]
+        self.lost.discard(leader)
+        self.acknowledged = {
+            value: offset for value, offset in self.acknowledged.items() if offset < len(known)
+        }
+        self.world.clients.restart(len(known))
+
+    def _isr_has_the_committed(self) -> None:
+        for broker in self.world.nodes.state.isr:
             if broker not in self.lost:
                 self._has_committed("every_isr_member_has_the_committed", broker)
 
+    # --- the end
+
     def whole(self) -> str:
         """What is not well after everything was healed; empty if all is."""
-        world = self.world
-        state = world.registry.state
+        world, view = self.world, self.world.nodes.view
+        replicas, state = view.assignment.replicas, view.state
         leader = world.running(state.leader)
-        logs = [world.disks[one].log for one in world.assignment.replicas]
-        if set(state.isr) != set(world.assignment.replicas):
-            return f"the ISR is {state.isr}, led by {state.leader}"
+        logs = [world.disks[one].log for one in replicas]
+        if view.assignment.adding or view.assignment.removing:
+            return f"a reassignment is under way: {view}"
+        if set(state.isr) != set(replicas):
+            return f"the ISR is {state.isr} of {replicas}, led by {state.leader}"
         if leader is None or leader.leader is None or leader.leader.epoch != state.leader_epoch:
             return f"nobody leads: {state}"
         if any(log != logs[0] for log in logs) or leader.high_watermark != len(logs[0]):
             return f"logs end at {[len(log) for log in logs]}, committed {leader.high_watermark}"
+        if any(disk.exists for one, disk in world.disks.items() if one not in replicas):
+            return f"brokers outside of {replicas} have logs"
         parked = [one for one in world.processes.values() if one and any(one.parked.values())]
         if parked:
             return f"requests wait at {parked}"
-        for value, offset in () if self.excused else self.acknowledged.items():
+        for value, offset in self.acknowledged.items():
             if logs[0][offset][1] != value:
                 raise Broken("acknowledged_is_kept", f"{value} at {offset} is gone")
         return ""
-
-    def _isr(self, before: PartitionState, after: PartitionState) -> None:
-        told = f"{before.isr} became {after.isr}, least {self.world.least}"
-        raise Broken("isr_within_replicas_and_not_below_min", told)
 
     def _has_committed(self, name: str, broker: int) -> None:
         log, known = self.world.disks[broker].log, self.committed

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import pytest
+import simulated_disk
+import simulated_starting
 from simulated_broker import Process
+from simulated_controller import Term
+from simulated_nodes import Author, Nodes
 
-from tallymark.replication import following, leading
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication import following, leading, reassignment, registration
 from tallymark.replication.acks import WaitingForAll
 from tallymark.replication.leading import Leader
-from tallymark.replication.model import ChangeState, PartitionState
+from tallymark.replication.model import (
+    Assignment,
+    Change,
+    ChangeState,
+    PartitionState,
+    PartitionView,
+    Picture,
+)
 from tallymark.replication.progress import Progress
+from tallymark.replication.registration import LocalLog, RememberBoot, Start
 from tallymark.replication.truncation import Cut, EpochEnd, Epochs, cut_for
+
+# --- the leader
 
 
 def maximal_isr(patch: pytest.MonkeyPatch) -> None:
@@ -27,22 +43,29 @@ def maximal_isr(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leader, "_members_changed", members_changed)
 
 
-def broker_epoch(patch: pytest.MonkeyPatch) -> None:
-    """A fetch counts whichever registration of the broker sent it."""
-    wish = Leader.wish
-
-    def unguarded(leader: Leader) -> ChangeState | None:
-        change = wish(leader)
-        return change and ChangeState(change.partition, change.expected, change.state, change.why)
+def broker_epoch_at_the_fetch(patch: pytest.MonkeyPatch) -> None:
+    """A fetch counts whichever registration of the broker sent it, for a later one, too."""
 
     def look_up(leader: Leader, one: Progress) -> None:
         broker = leader._brokers.get(one.broker)
+        if broker is not None:
+            one.broker_epoch = broker.epoch
         one.live = broker is not None
         one.leaving = broker is not None and broker.leaving
 
     patch.setattr(Leader, "_registered_again", lambda leader, one, epoch: None)
     patch.setattr(Leader, "_look_up", look_up)
-    patch.setattr(Leader, "wish", unguarded)
+
+
+def broker_epoch_at_the_join(patch: pytest.MonkeyPatch) -> None:
+    """A broker enters the ISR though it has started again since it was seen to be in sync."""
+
+    def stale(nodes: Nodes, change: Change) -> dict[int, int]:
+        joining = change.joining if isinstance(change, ChangeState) else {}
+        replicas = nodes.topic.assignment.replicas
+        return {one: epoch for one, epoch in joining.items() if one not in replicas}
+
+    patch.setattr(Nodes, "stale", stale)
 
 
 def epoch_on_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -53,18 +76,6 @@ def epoch_on_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
         return committed(waiting, waiting.epoch, high_watermark)
 
     patch.setattr(WaitingForAll, "committed", of_any_epoch)
-
-
-def second_round(patch: pytest.MonkeyPatch) -> None:
-    """A follower that does not know the epoch it is told cuts to that epoch's end (KIP-101)."""
-
-    def one_round(told: EpochEnd, epochs: Epochs, log_end: int, high_watermark: int) -> Cut:
-        known = any(epoch == told.epoch for epoch, _ in epochs)
-        if known or told.epoch < 0:
-            return cut_for(told, epochs, log_end, high_watermark)
-        return Cut(min(told.end, log_end), done=True)
-
-    patch.setattr(following, "cut_for", one_round)
 
 
 def least_isr(patch: pytest.MonkeyPatch) -> None:
@@ -86,11 +97,6 @@ def reading_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Process, "read_again", lambda process, leader: None)
 
 
-def epoch_of_an_answer(patch: pytest.MonkeyPatch) -> None:
-    """An answer is used whatever it was an answer to (KAFKA-13266)."""
-    patch.setattr(following.Following, "is_current", lambda one, ask, log: True)
-
-
 def start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
     """Who has the high watermark may join, though the leader's epoch began later."""
     whole = Leader._could_join
@@ -105,31 +111,123 @@ def start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leader, "_could_join", could_join)
 
 
+# --- the follower
+
+
+def second_round(patch: pytest.MonkeyPatch) -> None:
+    """A follower that does not know the epoch it is told cuts to that epoch's end (KIP-101)."""
+
+    def one_round(told: EpochEnd, epochs: Epochs, log_end: int, high_watermark: int) -> Cut:
+        known = any(epoch == told.epoch for epoch, _ in epochs)
+        if known or told.epoch < 0:
+            return cut_for(told, epochs, log_end, high_watermark)
+        return Cut(min(told.end, log_end), done=True)
+
+    patch.setattr(following, "cut_for", one_round)
+
+
+def epoch_of_an_answer(patch: pytest.MonkeyPatch) -> None:
+    """An answer is used whatever it was an answer to (KAFKA-13266)."""
+    patch.setattr(following.Following, "is_current", lambda one, ask, log: True)
+
+
+# --- the controller
+
+
+def least_isr_of_the_controller(patch: pytest.MonkeyPatch) -> None:
+    """The controller may shrink the ISR to the leader."""
+    patch.setattr(PartitionView, "least_isr", property(lambda view: 1))
+
+
+def reading_again_of_the_controller(patch: pytest.MonkeyPatch) -> None:
+    """It goes on with what it knew when a change was refused, or its outcome is unknown."""
+    patch.setattr(Term, "doubt", lambda term: None)
+
+
+def fence(patch: pytest.MonkeyPatch) -> None:
+    """A controller writes though another one was elected."""
+    is_valid = Nodes.is_valid
+
+    def without(nodes: Nodes, author: Author) -> bool:
+        return author.controller_epoch >= 0 or is_valid(nodes, author)
+
+    patch.setattr(Nodes, "is_valid", without)
+
+
+def epoch_of_a_cancel(patch: pytest.MonkeyPatch) -> None:
+    """A cancelled replica that is in no state goes without a new leader epoch."""
+    without = reassignment._without
+
+    def unless_named(
+        picture: Picture, partition: TopicPartition, view: PartitionView, after: Assignment
+    ) -> PartitionState | None:
+        state = view.state
+        going = set(view.assignment.replicas) - set(after.replicas)
+        named = going & {state.leader, *state.isr, *state.confessed}
+        return without(picture, partition, view, after) if named else None
+
+    patch.setattr(reassignment, "_without", unless_named)
+
+
+# --- the start of a broker
+
+
 def confession(patch: pytest.MonkeyPatch) -> None:
     """A broker whose log lost its tail stays in the ISR."""
+    confessed = registration._confessed
 
-    def only_resigns(process: Process, state: PartitionState) -> PartitionState:
-        intact, process.disk.intact = process.disk.intact, True
-        try:
-            return whole(process, state)
-        finally:
-            process.disk.intact = intact
+    def says_nothing(broker: int, state: PartitionState, log: LocalLog) -> PartitionState:
+        return confessed(broker, state, replace(log, intact=True))
 
-    whole = Process._without_me
-    patch.setattr(Process, "_without_me", only_resigns)
+    patch.setattr(registration, "_confessed", says_nothing)
+
+
+def boot_after_the_confession(patch: pytest.MonkeyPatch) -> None:
+    """The boot is remembered first: a start that is killed in between finds an intact log."""
+    next_step = registration.next_step
+
+    def boot_first(
+        start: Start,
+        partitions: dict[TopicPartition, PartitionView],
+        logs: dict[TopicPartition, LocalLog],
+    ) -> registration.Step:
+        if start.epoch >= 0 and not start.boot_remembered:
+            return RememberBoot()
+        return next_step(start, partitions, logs)
+
+    patch.setattr(simulated_starting, "next_step", boot_first)
+
+
+def boot_of_a_clean_stop(patch: pytest.MonkeyPatch) -> None:
+    """The marker of a clean stop is enough, also of a start that had not confessed yet."""
+    is_intact = registration.is_intact
+
+    def clean_is_enough(*, clean: bool, boot_then: str, boot_now: str, flushed_first: bool) -> bool:
+        return clean or is_intact(
+            clean=clean, boot_then=boot_then, boot_now=boot_now, flushed_first=flushed_first
+        )
+
+    patch.setattr(simulated_disk, "is_intact", clean_is_enough)
 
 
 MUTATIONS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {
     one.__name__: one
     for one in (
         maximal_isr,
-        broker_epoch,
+        broker_epoch_at_the_fetch,
+        broker_epoch_at_the_join,
         epoch_on_the_high_watermark,
-        second_round,
         least_isr,
         reading_again,
-        epoch_of_an_answer,
         start_of_the_epoch,
+        second_round,
+        epoch_of_an_answer,
+        least_isr_of_the_controller,
+        reading_again_of_the_controller,
+        fence,
+        epoch_of_a_cancel,
         confession,
+        boot_after_the_confession,
+        boot_of_a_clean_stop,
     )
 }

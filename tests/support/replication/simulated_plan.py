@@ -4,17 +4,23 @@ Each seed draws how often each kind comes (swarm testing, Groce et al. 2012): a 
 finds other faults than one full of crashes.
 
 ==========  =====================================================================================
-produce     a client sends a record, acks=all or 1, to whom it takes for the leader or to any broker
-kill        the process ends, the kernel lives: what was written stays (kill -9)
+produce     a client sends records, acks=all or 1, to whom it takes for the leader or to any broker
+stop        the process stops in order
+kill        the process ends, the kernel lives: what was written stays (kill -9). After this and the
+            next two the start may be stopped in order, ``other`` ms after it began
 power       the machine ends: what was not flushed is gone in part or as a whole
 wipe        the machine ends and comes back with an empty disk
 pause       the process stands still, then goes on as if nothing had been (SIGSTOP)
-cut         messages from one to another are lost, in this direction; 0 is the state node
+cut         messages from one to another are lost, in this direction; 0 is ZooKeeper
 slow        messages from one to another take seconds
 expire      ZooKeeper ends the session of a broker that lives
 deaf        the next answers of ZooKeeper to a broker are lost, after the commit
 leave       a broker announces that it will stop; it does not join an ISR meanwhile
-controller  another broker becomes the controller
+suspect     a broker is taken for dead by the controller, wrongly
+depose      ZooKeeper gives the controller's term to another session; the old one goes on
+reassign    an operator moves the partition to ``target``
+cancel      an operator cancels that
+configure   an operator sets min.insync.replicas to ``other``
 ==========  =====================================================================================
 """
 
@@ -25,6 +31,7 @@ from dataclasses import dataclass
 from typing import Final
 
 FAULTS: Final = (
+    "stop",
     "kill",
     "power",
     "wipe",
@@ -34,8 +41,13 @@ FAULTS: Final = (
     "expire",
     "deaf",
     "leave",
-    "controller",
+    "suspect",
+    "depose",
+    "reassign",
+    "cancel",
+    "configure",
 )
+RARE: Final = ("wipe", "configure")
 CHAOS_MS: Final = 12_000
 
 
@@ -48,42 +60,65 @@ class Event:
     broker: int = 0
     other: int = 0
     for_ms: int = 0
+    target: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run. ``may_lose``: as many may lose their tails at once as the seed wants, so committed
-    records may be lost; otherwise always fewer than min ISR."""
+    """One run. ``brokers`` are all, ``replicas`` those of the first assignment. ``may_lose``: as
+    many may lose their tails at once as the seed wants, so committed records may be lost; otherwise
+    always fewer than the least ISR."""
 
     seed: int
+    brokers: tuple[int, ...]
     replicas: tuple[int, ...]
     min_insync: int
+    unclean_allowed: bool
+    flushes_first: bool
     may_lose: bool
     events: tuple[Event, ...]
 
 
 def plan_of(seed: int) -> Plan:
     """The plan of a seed."""
-    rng = random.Random(seed)
-    replicas = tuple(range(1, rng.choice((3, 3, 3, 3, 2, 4)) + 1))
-    min_insync = rng.choice((2, 2, 2, 2, 2, 1, 3))
-    weights = [rng.choice((0, 0, 1, 1, 3)) for _ in FAULTS]
-    weights[2] = min(weights[2], 1)
-    if not any(weights):
-        weights[0] = 1
-    events = [
-        _fault(rng, kind, replicas) for kind in rng.choices(FAULTS, weights, k=rng.randrange(3, 22))
-    ]
-    for _ in range(rng.randrange(10, 60)):
-        other = rng.choices((0, 1, 2), (6, 2, 1))[0]
-        events.append(Event(rng.randrange(CHAOS_MS), "produce", rng.choice(replicas), other))
+    chances = random.Random(seed)
+    replicas = tuple(range(1, chances.choice((3, 3, 3, 3, 2, 4)) + 1))
+    brokers = tuple(range(1, len(replicas) + 1 + chances.choice((0, 0, 1, 2))))
+    weights = {kind: chances.choice((0, 0, 1, 1, 3)) for kind in FAULTS}
+    for kind in RARE:
+        weights[kind] = min(weights[kind], 1)
+    if not any(weights.values()):
+        weights["kill"] = 1
+    kinds = chances.choices(FAULTS, [weights[kind] for kind in FAULTS], k=chances.randrange(3, 24))
+    events = [_fault(chances, kind, brokers) for kind in kinds]
+    for _ in range(chances.randrange(10, 60)):
+        other = chances.choices((0, 1, 2), (6, 2, 1))[0]
+        broker = chances.choice(brokers)
+        events.append(Event(chances.randrange(CHAOS_MS), "produce", broker, other))
     events.sort(key=lambda event: event.at_ms)
-    return Plan(seed, replicas, min_insync, rng.random() < 0.15, tuple(events))
+    return Plan(
+        seed,
+        brokers,
+        replicas,
+        chances.choice((2, 2, 2, 2, 2, 1, 3)),
+        chances.random() < 0.1,
+        chances.random() < 0.1,
+        chances.random() < 0.15,
+        tuple(events),
+    )
 
 
-def _fault(rng: random.Random, kind: str, replicas: tuple[int, ...]) -> Event:
-    broker, other = rng.sample((0, *replicas), 2)
+def _fault(chances: random.Random, kind: str, brokers: tuple[int, ...]) -> Event:
+    broker, other = chances.sample((0, *brokers), 2)
     if kind not in ("cut", "slow") and broker == 0:
         broker = other
-    for_ms = rng.choice((300, 1_000, 2_000, 4_000, 8_000))
-    return Event(rng.randrange(CHAOS_MS), kind, broker, other, for_ms)
+    if kind == "configure":
+        other = chances.choice((1, 2, 2, 3))
+    target: tuple[int, ...] = ()
+    if kind == "reassign":
+        size = chances.choice((1, 2, 3, 3, 3))
+        target = tuple(chances.sample(brokers, min(size, len(brokers))))
+    if kind in ("kill", "power", "wipe"):
+        other = chances.choice((0, 0, 0, 0, 20, 200))
+    for_ms = chances.choice((300, 1_000, 2_000, 4_000, 8_000))
+    return Event(chances.randrange(CHAOS_MS), kind, broker, other, for_ms, target)

@@ -1,5 +1,5 @@
-"""A partition on simulated brokers: virtual time, a network that delays, reorders and drops, a
-state node whose answers get lost, crashes, power failures. All of it follows from a plan.
+"""A partition on simulated brokers: virtual time, a network and a ZooKeeper that fail, crashes,
+power failures, moves of replicas. All of it follows from a plan.
 
 :func:`run` runs one plan to its end and raises :class:`Broken` with the history.
 """
@@ -9,26 +9,33 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final
 
+from checks import anomalies
 from simulated_agenda import Agenda
 from simulated_broker import Process
-from simulated_controller import decide
+from simulated_clients import CONSUMERS, Clients
 from simulated_disk import Disk
 from simulated_invariants import Broken, Invariants
+from simulated_network import ZOOKEEPER, Network
+from simulated_nodes import PARTITION, Author, Nodes, Topic, Written
 from simulated_plan import CHAOS_MS, Event, Plan
-from simulated_registry import Registry
 from simulated_shrinking import shrunk
 
-from tallymark.replication.model import Assignment, ChangeState, PartitionState, Tail, least_isr
+from tallymark.replication import reassignment
+from tallymark.replication.model import (
+    Assignment,
+    Change,
+    ChangeAssignment,
+    PartitionState,
+    Picture,
+    least_isr,
+)
 
-NODE: Final = 0
-"""The state node's end of a link."""
 SESSION_MS: Final = 1_500
-CALL_TIMEOUT_MS: Final = 600
 HEALED_MS: Final = 60_000
 """How long a healed cluster may take until all is whole."""
-Result = TypeVar("Result")
 
 
 class World:
@@ -38,31 +45,31 @@ class World:
         self.plan = plan
         self.random = random.Random(plan.seed)
         self.agenda = Agenda()
-        self.assignment = Assignment(plan.replicas)
-        self.least = least_isr(plan.min_insync, len(plan.replicas))
-        self.registry = Registry(PartitionState(1, 0, plan.replicas, version=0))
-        self.disks = {one: Disk() for one in plan.replicas}
-        self.processes: dict[int, Process | None] = dict.fromkeys(plan.replicas)
+        topic = Topic(0, Assignment(plan.replicas), plan.min_insync, plan.unclean_allowed)
+        self.nodes = Nodes(topic, PartitionState(1, 0, plan.replicas, version=0))
+        self.network = Network(self.agenda, self.random, self.nodes, self.note)
+        self.disks = {one: Disk(plan.flushes_first) for one in plan.brokers}
+        for one in plan.replicas:
+            self.disks[one].exists = True
+        self.processes: dict[int, Process | None] = dict.fromkeys(plan.brokers)
+        self.clients = Clients(self)
         self.check = Invariants(self)
         self.history: list[tuple[int, str, tuple[object, ...]]] = []
         self.session_patience_ms = self.random.choice((1_000, 1_400, 6_000))
         """After this time without ZooKeeper a broker takes its session for dead; the greatest is a
         broker that leads on though it is not registered any more."""
-        self._loss = self.random.choice((0.0, 0.0, 0.01, 0.1))
-        self._cut: dict[tuple[int, int], int] = {}
-        self._slow: dict[tuple[int, int], int] = {}
-        self._deaf: dict[int, int] = {}
-        self._sessions: dict[int, int] = {}
+        self._watches_lost = self.random.choice((0.0, 0.1, 0.5))
+        self._heard: dict[int, int] = {}
+        self._under_way: list[Change] = []
         self._runs = 0
-        self._values = 0
         self._healed = False
-        self._revision_told = -1
+        self._known = (0, 0)
 
     # --- a run
 
     def run(self) -> None:
         """Chaos by the plan, then everything is healed and must become whole."""
-        for broker in self.plan.replicas:
+        for broker in self.plan.brokers:
             self._start(broker)
         for event in self.plan.events:
             self.agenda.at(event.at_ms + 1_000, self._happens, event)
@@ -74,20 +81,31 @@ class World:
             problem = self.check.whole()
         if problem:
             raise Broken("eventually_whole", problem)
+        self.check_history()
+
+    def check_history(self) -> None:
+        """At the end every consumer reads everything; then Jepsen's checks."""
+        leader = self.processes[self.nodes.state.leader]
+        assert leader is not None
+        self.clients.poll_all(leader)
+        for anomaly in anomalies(self.clients.operations):
+            raise Broken(anomaly.name, anomaly.text)
 
     def _until(self, time_ms: int, enough: Callable[[], bool]) -> bool:
-        agenda, changes = self.agenda, self.registry.changes
+        agenda, nodes = self.agenda, self.nodes
         steps = 0
         while agenda.now_ms < time_ms:
             agenda.step()
-            if changes:
-                for change in changes:
-                    self.note("the node: %s by %d", change[2], change[0])
-                    self.check.changed(*change)
-                changes.clear()
-                self._tell_all()
-            elif self.registry.revision != self._revision_told:
-                self._tell_all()
+            if nodes.writes:
+                for write in nodes.writes:
+                    after = write.after
+                    self.note(
+                        "the nodes: %s, %s by %s", after.state, after.assignment, write.author
+                    )
+                    self.check.wrote(write)
+                nodes.writes.clear()
+            if self._known != (nodes.told, nodes.revision):
+                self._tell_all(told=self._known[0] != nodes.told)
             steps += 1
             if steps % 64 == 0 and enough():
                 return True
@@ -96,206 +114,220 @@ class World:
     def _heal(self) -> None:
         self.note("all is healed")
         self._healed = True
-        self._loss = 0.0
-        self._cut.clear()
-        self._slow.clear()
-        self._deaf.clear()
+        self.network.heal()
+        self.nodes.leaving.clear()
+        self.nodes.suspects.clear()
+        self.nodes.revision += 1
         for broker, process in self.processes.items():
-            self.registry.leave(broker, leaving=False)
             if process is None:
                 self._start(broker)
 
     def _tick_all(self) -> None:
         for broker, process in self.processes.items():
             if process is not None:
-                self._session(broker, process)
-                self.at_process(process, process.tick)
-                if self._healed or self.random.random() < 0.3:
-                    self.read_news(process)
-            elif self._missed(broker):
-                self.registry.expire(broker)
-        self._control()
+                self._beat(broker, process)
+                self.network.at_process(process, process.tick)
+                if self._healed or self.random.random() < 0.2:
+                    self.read(process)
+                self._controls(process)
+        self._expire()
+        self._poll()
         self.agenda.after(self.random.randrange(200, 400), self._tick_all)
 
-    # --- sessions, news, the controller
-
-    def _session(self, broker: int, process: Process) -> None:
-        hears = not self._is_cut(broker, NODE) and not self._is_cut(NODE, broker)
-        if hears and process.resumes_ms <= self.agenda.now_ms:
-            process.session_ms = self._sessions[broker] = self.agenda.now_ms
-        elif self._missed(broker) and self.registry.expire(broker):
-            self.note("the session of %r is over", process)
-
-    def _missed(self, broker: int) -> bool:
-        return self.agenda.now_ms - self._sessions.get(broker, 0) > SESSION_MS
-
-    def _tell_all(self) -> None:
-        self._revision_told = self.registry.revision
-        for process in self.processes.values():
+    def _poll(self) -> None:
+        for consumer in CONSUMERS:
+            process = self.processes[self.random.choice(self.plan.brokers)]
             if process is not None:
-                self.agenda.after(self.random.choice((1, 2, 40)), self.read_news, process)
-        self.agenda.after(self.random.choice((5, 60)), self._control)
+                self.network.later(process, 2, self.clients.poll, consumer, process)
 
-    def read_news(self, process: Process) -> None:
-        """A watch fired or a poll is due: the node is read now, and arrives later."""
-        if not self._is_cut(NODE, process.id):
-            delay = self._delay(NODE, process.id)
-            self.agenda.after(delay, self.at_process, process, process.news, self.registry.read())
+    # --- ZooKeeper
 
-    def _control(self) -> None:
-        seen = self.registry.read()
-        tails: dict[int, Tail] = {}
-        for broker, process in self.processes.items():
-            if process is not None and process.registered:
-                tails[broker] = self.disks[broker].tail
-        change = decide(seen, self.assignment, self.plan.min_insync, tails)
-        if change is not None:
-            delay = self.random.choice((1, 10, 10, 60, 700 if not self._healed else 20))
-            self.agenda.after(delay, self._controller_writes, change, seen.controller_epoch)
+    def _beat(self, broker: int, process: Process) -> None:
+        hears = not self.network.is_cut(broker, ZOOKEEPER)
+        hears = hears and not self.network.is_cut(ZOOKEEPER, broker)
+        if hears and process.resumes_ms <= self.agenda.now_ms:
+            process.session_ms = self._heard[process.session] = self.agenda.now_ms
 
-    def _controller_writes(self, change: ChangeState, epoch: int) -> None:
-        self.registry.write(NODE, change, epoch)
+    def _expire(self) -> None:
+        """Sessions that were not heard of for too long end."""
+        for session in sorted(self.nodes.sessions):
+            heard = self._heard.setdefault(session, self.agenda.now_ms)
+            if self.agenda.now_ms - heard > SESSION_MS:
+                self.note("session %d is over", session)
+                self.nodes.close(session)
 
-    # --- the network
+    def _controls(self, process: Process) -> None:
+        """Whoever sees no controller wants to be it, also if it is and has not heard so."""
+        nodes, term = self.nodes, process.term
+        knows = term is not None and term.epoch == nodes.controller_epoch
+        mine = nodes.controller == process.session and not knows
+        if (nodes.controller == 0 or mine) and process.registered:
+            session, elect = process.session, self.nodes.elect
+            self.network.call(process, lambda: elect(session), process.elected)
 
-    def send(
-        self, source: Process, target: Process, act: Callable[..., object], *arguments: object
-    ) -> None:
-        """A message between processes. Each takes its own time, so later ones may be earlier."""
-        if self._is_cut(source.id, target.id) or self.random.random() < self._loss:
-            return
-        delay = self._delay(source.id, target.id)
-        self.agenda.after(delay, self.at_process, target, act, *arguments)
+    def _tell_all(self, told: bool) -> None:
+        """Watches fire; some come late, some never."""
+        self._known = (self.nodes.told, self.nodes.revision)
+        for process in self.processes.values():
+            if process is None:
+                continue
+            if self._healed or self.random.random() >= self._watches_lost:
+                self.agenda.after(self.random.choice((1, 2, 40)), self.read, process)
+            if process.term is not None:
+                act = process.term.told if told else process.term.wake
+                self.network.later(process, self.random.choice((1, 5, 60, 700)), act)
 
-    def at_process(self, process: Process, act: Callable[..., object], *arguments: object) -> None:
-        """Do it if the process runs, later if it is paused, never if it has ended."""
-        if not process.alive:
-            return
-        if process.resumes_ms > self.agenda.now_ms:
-            self.agenda.at(process.resumes_ms, self.at_process, process, act, *arguments)
-            return
-        act(*arguments)
+    def tell(self) -> None:
+        """A new ISR is told."""
+        self.nodes.told += 1
 
-    def later(
-        self, process: Process, delay_ms: int, act: Callable[..., object], *arguments: object
-    ) -> None:
-        """A timer of a process."""
-        self.agenda.after(delay_ms, self.at_process, process, act, *arguments)
+    def read(self, process: Process) -> None:
+        """A watch fired or a poll is due: the nodes are read, and what they held arrives later."""
+        self.network.read(process, process.told)
 
-    def registry_call(
+    def write(
         self,
         process: Process,
-        call: Callable[[], Result],
-        answered: Callable[[Result | None], object],
-        *,
-        may_be_late: bool = True,
+        author: Author,
+        change: Change,
+        answered: Callable[[Written | None], object],
     ) -> None:
-        """A call to ZooKeeper: it may be lost, done late, or done and the answer lost. None: its
-        outcome is unknown. It may be done after that, also when the process has ended; calls that
-        must be done in their order (``may_be_late`` is false) are not, since a session keeps its
-        order and ends before the next one."""
-        waiting = [True]
+        """A change on its way to the nodes."""
+        under_way, write = self._under_way, self.nodes.write
 
-        def answer(result: Result | None) -> None:
-            if waiting[0]:
-                waiting[0] = False
-                self.at_process(process, answered, result)
+        def arrives() -> Written:
+            dropped()
+            return write(author, change)
 
-        def arrives() -> None:
-            if waiting[0] or (may_be_late and self.random.random() < 0.5):
-                result = call()
-                deaf = self._deaf.get(process.id, 0)
-                if deaf:
-                    self._deaf[process.id] = deaf - 1
-                    self.note("%r does not hear what became of its call", process)
-                elif not self._is_cut(NODE, process.id):
-                    self.agenda.after(self._delay(NODE, process.id), answer, result)
+        def dropped() -> None:
+            under_way[:] = [one for one in under_way if one is not change]
 
-        if not self._is_cut(process.id, NODE):
-            self.agenda.after(self._delay(process.id, NODE), arrives)
-        self.agenda.after(CALL_TIMEOUT_MS, answer, None)
+        under_way.append(change)
+        self.network.call(process, arrives, answered, dropped=dropped)
+
+    def least_possible_isr(self) -> int:
+        """The ISR may become as small as this by what was decided, or may be by what is known."""
+        view, version = self.nodes.view, self.nodes.state.version
+        due = [one for one in self._under_way if one.expected >= version]
+        assignments = [view.assignment]
+        assignments += [one.assignment for one in due if isinstance(one, ChangeAssignment)]
+        settings = [view.min_insync]
+        for process in self.processes.values():
+            if process is not None:
+                if process.topic.version >= 0:
+                    settings.append(process.topic.min_insync)
+                if process.term is not None and process.term.view is not None:
+                    settings.append(process.term.view.min_insync)
+        sizes = [len(one.target) for one in assignments] + [len(view.assignment.original)]
+        isrs = [view.state.isr, *(one.state.isr for one in due if one.state is not None)]
+        least = min(least_isr(one, size) for one in settings for size in sizes)
+        return min(least, *(len(one) for one in isrs), len(view.state.isr))
 
     def running(self, broker: int) -> Process | None:
         """The broker's process, if it runs."""
         return self.processes.get(broker)
 
-    def _is_cut(self, source: int, target: int) -> bool:
-        return self._cut.get((source, target), 0) > self.agenda.now_ms
-
-    def _delay(self, source: int, target: int) -> int:
-        if self._slow.get((source, target), 0) > self.agenda.now_ms:
-            return self.random.randrange(200, 3_000)
-        if self._healed:
-            return 2
-        return self.random.choice((1, 1, 2, 3, 5, 20, 20, 150))
-
-    # --- clients
-
-    def answered(self, process: Process, value: int, code: int) -> None:
-        """A client with acks=all is answered."""
-        self.note("%r answers %d to record %d", process, code, value)
-        if code == 0:
-            self.check.answered(process, value)
-
-    def _produce(self, event: Event) -> None:
-        self._values += 1
-        target = event.broker if event.other == 2 else self.registry.state.leader
-        process = self.processes.get(target)
-        acks = 1 if event.other == 1 else -1
-        if process is not None:
-            for _ in range(2):
-                self._values += 1
-                self.later(process, 2, process.produce, self._values, acks)
+    def is_current(self, broker: int) -> bool:
+        """It runs, registered as what ZooKeeper has."""
+        process = self.processes.get(broker)
+        known = self.nodes.registered.get(broker)
+        return process is not None and known == (process.broker_epoch, process.session)
 
     # --- faults
 
     def _happens(self, event: Event) -> None:
-        if event.kind == "produce":
-            self._produce(event)
+        kind, broker = event.kind, event.broker
+        process = self.processes.get(broker)
+        until = self.agenda.now_ms + event.for_ms
+        if kind == "produce":
+            target = broker if event.other == 2 else self.nodes.state.leader
+            process = self.processes.get(target)
+            if process is not None:
+                self.clients.send(process, 1 if event.other == 1 else -1)
             return
         self.note("%s", event)
-        until = self.agenda.now_ms + event.for_ms
-        process = self.processes.get(event.broker)
-        if event.kind == "cut":
-            self._cut[event.broker, event.other] = until
-        elif event.kind == "slow":
-            self._slow[event.broker, event.other] = until
-        elif event.kind == "deaf":
-            self._deaf[event.broker] = 1 + event.for_ms // 2_000
-        elif event.kind == "controller":
-            self.registry.controller_epoch += 1
-        elif event.kind == "leave":
-            self.registry.leave(event.broker, leaving=True)
-            self.agenda.at(until, self.registry.leave, event.broker, False)
-        elif event.kind == "expire":
-            self.registry.expire(event.broker)
-        elif process is not None and event.kind == "pause":
+        if kind in ("cut", "slow"):
+            act = self.network.cut if kind == "cut" else self.network.slow
+            act((broker, event.other), until)
+        elif kind == "deaf":
+            self.network.deafen(broker, 1 + event.for_ms // 2_000)
+        elif kind in ("reassign", "cancel", "configure"):
+            self._operate(event)
+        elif kind in ("leave", "suspect", "depose", "expire"):
+            self._at_zookeeper(kind, broker, until)
+        elif process is not None and kind == "pause":
             process.resumes_ms = until
         elif process is not None:
-            self._stop(process, event.kind, until)
+            self._stop(process, kind, until, event.other if kind != "stop" else 0)
 
-    def _stop(self, process: Process, kind: str, until: int) -> None:
-        """The process ends and starts again later."""
+    def _at_zookeeper(self, kind: str, broker: int, until: int) -> None:
+        nodes = self.nodes
+        if kind == "leave" and broker in nodes.registered:
+            nodes.leaving[broker] = nodes.registered[broker][0]
+            self.agenda.at(until, self._stays, broker)
+        elif kind == "suspect":
+            nodes.suspects.add(broker)
+            self.agenda.at(until, self._stays, broker)
+        elif kind == "depose":
+            nodes.controller = 0
+        elif kind == "expire" and broker in nodes.registered:
+            nodes.close(nodes.registered[broker][1])
+        nodes.revision += 1
+
+    def _stays(self, broker: int) -> None:
+        self.nodes.leaving.pop(broker, None)
+        self.nodes.suspects.discard(broker)
+        self.nodes.revision += 1
+
+    def _operate(self, event: Event) -> None:
+        if event.kind == "configure":
+            self.nodes.configure(event.other, self.plan.unclean_allowed)
+            self.check.configured(event.other)
+            return
+        for process in self.processes.values():
+            if process is not None and process.term is not None:
+                process.term.want(partial(_moved, event))
+
+    def _stop(self, process: Process, kind: str, until: int, pause: int) -> None:
+        """The process ends and starts again later; that start ends after ``pause`` ms, if > 0."""
         broker, disk = process.id, self.disks[process.id]
-        process.alive = False
-        self.processes[broker] = None
-        if kind != "kill" and (self.plan.may_lose or self.check.may_lose(broker)):
-            self.check.loses(broker)
-            before = len(disk.log)
+        self._end(process, in_order=kind == "stop")
+        before = len(disk.log)
+        if kind in ("power", "wipe"):
+            loses = kind == "wipe" or not self.plan.flushes_first
+            if loses and not (self.plan.may_lose or self.check.may_lose(broker)):
+                return self.agenda.at(until, self._start, broker, pause)
+            if loses:
+                self.check.loses(broker)
             if kind == "wipe":
                 disk.wipe()
             else:
                 disk.power_failure(self.random)
             self.note("broker %d had %d records, has %d", broker, before, len(disk.log))
-        self.agenda.at(until, self._start, broker)
+        return self.agenda.at(until, self._start, broker, pause)
 
-    def _start(self, broker: int) -> None:
+    def _end(self, process: Process, *, in_order: bool) -> None:
+        process.alive = False
+        self.processes[process.id] = None
+        if in_order:
+            process.disk.stopped()
+            self.nodes.close(process.session)
+
+    def _start(self, broker: int, pause: int = 0) -> None:
         if self.processes[broker] is None:
             self._runs += 1
             process = Process(self, broker, self.disks[broker], self._runs)
             self.processes[broker] = process
             self.note("%r starts with %d records", process, len(process.disk.log))
             process.start()
+            if pause and not self._healed:
+                self.agenda.after(pause, self._interrupt, process)
+
+    def _interrupt(self, process: Process) -> None:
+        if process.alive and not self._healed:
+            self.note("%r is stopped in order", process)
+            self._end(process, in_order=True)
+            self.agenda.after(100, self._start, process.id)
 
     # --- history
 
@@ -307,6 +339,13 @@ class World:
     def told(self) -> list[str]:
         """The history as lines."""
         return [f"{time:6} {text % arguments}" for time, text, arguments in self.history]
+
+
+def _moved(event: Event, picture: Picture) -> Change | None:
+    """What an operator asks of the controller. KafkaError: refused."""
+    if event.kind == "cancel":
+        return reassignment.cancel(picture, PARTITION)
+    return reassignment.start(picture, PARTITION, event.target)
 
 
 def run(plan: Plan) -> World:
