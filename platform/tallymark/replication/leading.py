@@ -39,6 +39,7 @@ from tallymark.replication.model import (
 )
 from tallymark.replication.progress import (
     NEVER,
+    NEVER_STALE,
     FollowerFetch,
     Lag,
     LogAtElection,
@@ -185,6 +186,8 @@ class Leader:
         self._assignment = assignment
         self._least = least_isr(min_insync, len(assignment.replicas))
         self._members_changed()
+        for one in self._followers.values():
+            one.stale_epoch = NEVER_STALE  # who was refused may be a replica again
         self.tick(now_ms)
 
     # --- the state node

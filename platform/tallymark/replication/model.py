@@ -127,7 +127,8 @@ class ChangeState:
     only under the guard of its epoch). ``why`` is for logs, metrics and the audit: a clause in
     plain words, as "broker 2 does not answer". ``joining`` has the brokers that enter the ISR, with
     the broker epoch in which each was seen to be in sync: the write must fail unless those still
-    are the current ones (KIP-903)."""
+    are the current ones (KIP-903), and unless they are assigned still: a replica of a cancelled
+    reassignment deletes its log."""
 
     partition: TopicPartition
     expected: int

@@ -17,6 +17,8 @@ from tallymark.replication.model import UNKNOWN_EPOCH
 UNKNOWN_END: Final = -1
 NEVER: Final = -(2**62)
 """A time in ms before all others."""
+NEVER_STALE: Final = UNKNOWN_EPOCH - 1
+"""A broker epoch before all others."""
 
 
 class LogAtElection(NamedTuple):
@@ -48,7 +50,8 @@ class Progress:
     in the ISR of the last state node seen. ``assigned``: among the replicas of the partition.
     ``live``: registered now, with ``broker_epoch``. ``leaving``: its broker wants to stop.
     ``behind``: not in sync now; true for each who is not live. ``stale_epoch``: a broker epoch that
-    is known to be over, though no later one has been heard of.
+    is known to be over, though no later one has been heard of; also where the broker was refused
+    as it is no replica any more.
     """
 
     broker: int
@@ -65,7 +68,7 @@ class Progress:
     live: bool = False
     leaving: bool = False
     behind: bool = False
-    stale_epoch: int = UNKNOWN_EPOCH - 1
+    stale_epoch: int = NEVER_STALE
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> None:
         """A fetch counts: it is of the current registration, and asks for what the leader has."""

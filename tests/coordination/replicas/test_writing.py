@@ -17,7 +17,9 @@ from tallymark.coordination import (
     ZooKeeper,
     paths,
 )
+from tallymark.coordination.replicas.facts import read_facts, steps_of
 from tallymark.coordination.replicas.writing import Fate, Outcome, ReplicaWriter
+from tallymark.coordination.session.errors import BadVersionError
 from tallymark.coordination.topics.changes import Changed
 from tallymark.coordination.topics.registry import encode_state, encode_topic
 from tallymark.replication.model import (
@@ -217,3 +219,38 @@ def test_an_outcome_that_is_not_known_is_said_and_stops_the_rest(fault: Fault) -
     assert fates(newer) == [Fate.DONE]
     server.arrive()
     assert (state_of(other).leader, state_of(other, 1).version) == (3, written)
+
+
+def test_a_broker_that_is_no_replica_any_more_does_not_join(zookeeper: ZooKeeper) -> None:
+    """A reassignment was cancelled while the leader was about to take the new replica into the ISR.
+    The ISR then named a broker that had deleted its log. The simulation found it (seed 309)."""
+    make(zookeeper)
+    epoch = raise_epoch(zookeeper, 4)
+    original, union = Assignment((1, 2, 3)), Assignment((1, 2, 3, 4), (4,))
+    version = state_of(zookeeper).version
+    moved = ChangeAssignment(("t", 0), original, union, version, "moves")
+    assert fates(write(zookeeper, moved)) == [Fate.DONE]
+    joins = with_isr(zookeeper, (1, 2, 3, 4), b4=epoch)
+    cancelled = ChangeAssignment(("t", 0), union, original, version, "is cancelled")
+    assert fates(write(zookeeper, cancelled)) == [Fate.DONE]
+    (outcome,) = write(zookeeper, joins)
+    assert (outcome.fate, outcome.stale) == (Fate.REFUSED, {4: epoch})
+    assert outcome.why == "broker 4 is no replica any more, and may not join"
+    assert state_of(zookeeper).isr == (1, 2, 3)
+    assert fates(write(zookeeper, moved)) == [Fate.DONE]
+    assert fates(write(zookeeper, joins)) == [Fate.DONE]
+
+
+def test_a_join_is_checked_in_its_transaction(zookeeper: ZooKeeper) -> None:
+    """The move is cancelled between the reading and the transaction of the join."""
+    make(zookeeper)
+    epoch = raise_epoch(zookeeper, 4)
+    original, union = Assignment((1, 2, 3)), Assignment((1, 2, 3, 4), (4,))
+    version = state_of(zookeeper).version
+    write(zookeeper, ChangeAssignment(("t", 0), original, union, version, "moves"))
+    joins = with_isr(zookeeper, (1, 2, 3, 4), b4=epoch)
+    steps = steps_of([joins], read_facts(zookeeper, [joins]))
+    write(zookeeper, ChangeAssignment(("t", 0), union, original, version, "is cancelled"))
+    with pytest.raises(BadVersionError) as error:
+        zookeeper.commit(steps)
+    assert error.value.path.endswith("/brokers/topics/t")

@@ -52,8 +52,7 @@ def read_facts(zookeeper: ZooKeeper, changes: Sequence[Change]) -> Facts:
             states[key] = decode_state(paths.partition_state(*key), node.data, node.version)
         except MalformedNodeError as error:
             states[key] = str(error)
-    moved = [change for change in changes if isinstance(change, ChangeAssignment)]
-    names = list(dict.fromkeys(change.partition[0] for change in moved))
+    names = list(dict.fromkeys(each.partition[0] for each in changes if _is_of_assignment(each)))
     topics: dict[str, TopicAssignment | str] = {}
     for name, node in zip(
         names, zookeeper.read_many([paths.topic(name) for name in names]), strict=True
@@ -86,20 +85,30 @@ def refusal(change: Change, facts: Facts) -> str | None:
             return "the partition is gone"
         found = topic.of(change.partition[1])
         return None if found == change.before else f"its replicas are {list(found.replicas)} by now"
-    for broker in sorted(stale_of(change, facts)):
+    for broker, epoch in sorted(stale_of(change, facts).items()):
+        if facts.epochs.get(broker) == epoch:
+            return f"broker {broker} is no replica any more, and may not join"
         return f"broker {broker} has started again, and may not join with what it had before"
     return None
 
 
 def stale_of(change: Change, facts: Facts) -> Mapping[int, int]:
-    """Those that were to join in an epoch that is over; of facts that were read for the change."""
-    if not isinstance(change, ChangeState) or facts is NOTHING_READ:
+    """Those that were to join in an epoch that is over, or that are not assigned any more: their
+    logs are not what the leader knows of them. Of facts that were read for the change."""
+    if not isinstance(change, ChangeState) or facts is NOTHING_READ or not change.joining:
         return {}
+    topic = facts.topics[change.partition[0]]
+    assigned = topic.assignment.get(change.partition[1], []) if not isinstance(topic, str) else []
     return {
         broker: epoch
         for broker, epoch in change.joining.items()
-        if facts.epochs.get(broker) != epoch
+        if facts.epochs.get(broker) != epoch or broker not in assigned
     }
+
+
+def _is_of_assignment(change: Change) -> bool:
+    """Whether it is decided from the topic's node, too."""
+    return isinstance(change, ChangeAssignment) or bool(change.joining)
 
 
 def is_at_once(change: Change, facts: Facts) -> bool:
@@ -133,6 +142,11 @@ def steps_of(changes: Sequence[Change], facts: Facts) -> list[Step]:
         SetData(paths.topic(name), encode_topic(topic), topic.version)
         for name, topic in topics.items()
     ]
+    joined = {each.partition[0] for each in changes if _is_of_assignment(each)} - topics.keys()
+    for name in sorted(joined):
+        topic = facts.topics[name]
+        assert isinstance(topic, TopicAssignment), "the change holds"
+        steps.append(Check(paths.topic(name), topic.version))
     for change in changes:
         path = paths.partition_state(*change.partition)
         if change.state is None:

@@ -5,6 +5,7 @@ One transaction has at most 500 states (:data:`tallymark.replication.changes.MOS
     Check    /admin/delete_topics             the guard: no topic was deleted since the reading
     Check    /controller_epoch                the fence: for the controller only
     Check    /brokers/epochs/[id]             of each broker that joins an ISR (KIP-903)
+    Check    /brokers/topics/[t]              where one joins: it is a replica still
     SetData  /brokers/topics/[t]              an assignment, of the version that was just read
     SetData  /brokers/topics/[t]/.../state    of the version that the change was decided from
     Create   /brokers/changes/change_         new leaders; ISRs may wait (``telling``)
