@@ -13,7 +13,7 @@ from tallymark.replication import changes
 from tallymark.replication.model import NO_LEADER, ChangeState, PartitionView, Tail
 from tallymark.replication.planner import plan
 from tallymark.replication.registration import (
-    NO_BOOT_ID,
+    UNCONFESSED,
     GiveUp,
     LocalLog,
     RaiseEpoch,
@@ -119,9 +119,9 @@ def test_after_a_power_failure_of_all_the_longest_log_leads_when_the_last_is_bac
 @pytest.mark.parametrize(
     ("clean", "then", "now", "flushed", "intact"),
     [
+        (True, "", BOOT, False, True),
         (True, BOOT, BOOT.replace("6", "7"), False, True),
-        (True, NO_BOOT_ID, NO_BOOT_ID, False, True),
-        (False, NO_BOOT_ID, NO_BOOT_ID, False, False),
+        (True, UNCONFESSED, BOOT, False, False),
         (False, BOOT, BOOT, False, True),
         (False, BOOT, BOOT.replace("6", "7"), False, False),
         (False, BOOT, BOOT.replace("6", "7"), True, True),
@@ -140,10 +140,9 @@ def test_a_start_that_is_stopped_in_order_before_it_confessed_makes_no_log_intac
     took the logs for intact, and the broker voted, led, and cut what was committed."""
     now = BOOT.replace("6", "7")
     assert not is_intact(clean=False, boot_then=BOOT, boot_now=now, flushed_first=False)
-    removed = ""
-    assert not is_intact(clean=True, boot_then=removed, boot_now=now, flushed_first=False)
-    confessed = now
-    assert is_intact(clean=True, boot_then=confessed, boot_now=now, flushed_first=False)
+    assert not is_intact(clean=True, boot_then=UNCONFESSED, boot_now=now, flushed_first=False)
+    assert is_intact(clean=True, boot_then=now, boot_now=now, flushed_first=False)
+    assert decode_boot(encode_boot(UNCONFESSED)) == UNCONFESSED
 
 
 @given(st.uuids())

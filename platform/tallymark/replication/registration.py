@@ -22,8 +22,9 @@ running: the page cache survives kill -9, a power failure takes it. The kernel's
         1                                       version
         6f1c1b5e-4d0a-4c8e-9b39-1f2d3c4b5a69    as in /proc/sys/kernel/random/boot_id
 
-It must be durable before the first append, and it is removed as soon as logs are found not to be
-intact: what was remembered is over, whatever follows. A partition with one replica has no vote to give up.
+It must be durable before the first append. As soon as logs are found not to be intact it holds
+zeros, until that is confessed, however this process ends. A partition with one replica has no vote
+to give up.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ from typing import Final, TypeAlias
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.model import NO_LEADER, ChangeState, PartitionState, PartitionView, Tail
 
-NO_BOOT_ID: Final = "00000000-0000-0000-0000-000000000000"
-"""What is remembered where the kernel does not tell its boot: then only a clean stop is intact."""
+UNCONFESSED: Final = "00000000-0000-0000-0000-000000000000"
+"""Remembered in the place of a boot from when logs were found not to be intact until the broker has
+confessed that."""
 _BOOT: Final = re.compile(rb"1\n([0-9a-f-]{36})\n")
 
 
@@ -129,16 +131,14 @@ def given_up(
 def is_intact(*, clean: bool, boot_then: str, boot_now: str, flushed_first: bool) -> bool:
     """Whether a directory's logs have everything that was told to others. ``clean``: the marker of
     a clean stop was there; ``flushed_first``: the broker ran with ``flush.before.expose``, so what
-    was told had been flushed. ``boot_then`` is "" where none was remembered; ``boot_now`` may be
-    :data:`NO_BOOT_ID`.
+    was told had been flushed. Boot ids are "" where they are not known.
 
-    Who finds that they are not intact removes ``.tallymark_boot`` before anything else. A clean
-    stop counts only where a boot was remembered: a start that is stopped in order before it has
-    confessed leaves the marker, too, and the tail is still missing."""
+    Who finds that they are not intact remembers :data:`UNCONFESSED` before anything else. A start
+    that is stopped in order before it has confessed leaves the marker of a clean stop, too, and the
+    tail is still missing."""
     if flushed_first:
         return True
-    same_kernel = boot_then == boot_now != NO_BOOT_ID
-    return boot_then != "" and (clean or same_kernel)
+    return boot_then != UNCONFESSED and (clean or (boot_then != "" and boot_then == boot_now))
 
 
 def encode_boot(boot_id: str) -> bytes:

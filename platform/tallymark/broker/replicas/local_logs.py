@@ -6,7 +6,8 @@ intact after a clean stop, or when the kernel is the one of then::
 
     .kafka_cleanshutdown    the marker of a clean stop
     .tallymark_boot         the boot id under which the logs were open, that of
-                            /proc/sys/kernel/random/boot_id
+                            /proc/sys/kernel/random/boot_id; zeros from when they were found
+                            not to be intact until the broker has confessed that
 
 From the moment when the present boot is written there, the logs stay intact as long as the process
 lives, in every later session: nothing is lost below a process that runs. A log on a disk that has
@@ -22,11 +23,18 @@ from typing import Final
 
 from tallymark.errors import KafkaError
 from tallymark.log import Files, Log, LogManager
+from tallymark.log.disk.data_dir import DataDir
 from tallymark.log.disk.files import write_file
 from tallymark.log.disk.health import guarded
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.model import UNKNOWN_EPOCH, Tail
-from tallymark.replication.registration import LocalLog, decode_boot, encode_boot, is_intact
+from tallymark.replication.registration import (
+    UNCONFESSED,
+    LocalLog,
+    decode_boot,
+    encode_boot,
+    is_intact,
+)
 
 log: Final = logging.getLogger(__name__)
 BOOT_FILE: Final = ".tallymark_boot"
@@ -48,6 +56,8 @@ class LocalLogs:
                 clean=home.stopped_cleanly, boot_then=then, boot_now=boot_id, flushed_first=False
             )
             if not self._intact[home.path] and home.population:
+                # A stop in order before the confession leaves the marker of a clean stop, too.
+                self._remember(home, UNCONFESSED)
                 log.warning(
                     "the logs in %s may lack what was written last: the machine stopped without a"
                     " flush (%s)",
@@ -68,10 +78,18 @@ class LocalLogs:
         """Write the boot id into every directory, durably. A disk that fails is offline then: its
         logs are not here any more."""
         for home in self._manager.homes:
-            if self._boot_id and self._boot_of(home.path) != self._boot_id:
-                with suppress(KafkaError), guarded(home.health, f"note the boot in {home.path}"):
-                    write_file(self._files, f"{home.path}/{BOOT_FILE}", encode_boot(self._boot_id))
+            self._remember(home, self._boot_id)
             self._intact[home.path] = True
+
+    def _remember(self, home: DataDir, boot: str) -> None:
+        path = f"{home.path}/{BOOT_FILE}"
+        with suppress(KafkaError), guarded(home.health, f"note the boot in {home.path}"):
+            known = self._boot_of(home.path)
+            if boot and known != boot:
+                write_file(self._files, path, encode_boot(boot))
+            elif not boot and known:  # of a kernel that does not tell it
+                self._files.remove(path)
+                self._files.sync_dir(home.path)
 
     def _boot_of(self, folder: str) -> str:
         """ "" where it is not known."""
