@@ -137,8 +137,7 @@ class Leader:
         """
         follower = self._followers.get(fetch.broker)
         if follower is None:
-            told = f"broker {fetch.broker} is not a replica of this partition"
-            self._refuse("UNKNOWN_LEADER_EPOCH", told)
+            self._refuse("UNKNOWN_LEADER_EPOCH", f"broker {fetch.broker} is not a replica of it")
         if fetch.broker_epoch != follower.broker_epoch:
             self._registered_again(follower, fetch.broker_epoch)
         if fetch.last_epoch != self.epoch or fetch.offset > self.end:
@@ -146,10 +145,9 @@ class Leader:
             if parted is not None and parted.epoch >= 0:
                 return parted
             if parted is not None or fetch.offset > self.end:
-                told = (
-                    f"broker {fetch.broker} asks for {fetch.offset} after epoch {fetch.last_epoch}"
-                )
-                self._refuse("OFFSET_OUT_OF_RANGE", f"{told}, the log ends at {self.end}")
+                asked = f"{fetch.offset} after epoch {fetch.last_epoch}"
+                told = f"broker {fetch.broker} asks for {asked}, the log ends at {self.end}"
+                self._refuse("OFFSET_OUT_OF_RANGE", told)
         self._now_ms = now_ms
         follower.fetched(fetch, self.end, now_ms)
         if follower.behind and follower.live:
@@ -182,12 +180,12 @@ class Leader:
         self.tick(now_ms)
 
     def configured(self, assignment: Assignment, min_insync: int, now_ms: int) -> None:
-        """The assignment or min.insync.replicas, as they are now."""
+        """The assignment or min.insync.replicas, as they are now. Who was refused may join."""
         self._assignment = assignment
         self._least = least_isr(min_insync, len(assignment.replicas))
         self._members_changed()
         for one in self._followers.values():
-            one.stale_epoch = NEVER_STALE  # who was refused may be a replica again
+            one.stale_epoch = NEVER_STALE
         self.tick(now_ms)
 
     # --- the state node
@@ -213,8 +211,8 @@ class Leader:
             isr=change.isr,
             confessed={one: tail for one, tail in confessed.items() if one not in change.isr},
         )
-        joining = {one.broker: one.broker_epoch for one in change.joining}
-        return ChangeState(self._partition, self.state.version, state, change.why, joining)
+        epochs = {one.broker: one.broker_epoch for one in change.joining}
+        return ChangeState(self._partition, self.state.version, state, change.why, epochs)
 
     def answered(self, state: PartitionState | None, now_ms: int) -> None:
         """The wish was written, as ``state``. None: its outcome is unknown; the owner reads the
@@ -342,12 +340,11 @@ class Leader:
         """A fetch in another broker epoch. One that is newer than what this broker has heard of
         counts, but does not make its sender live."""
         if broker_epoch < one.broker_epoch:
-            told = f"broker {one.broker} fetched as of registration {broker_epoch}"
-            self._refuse("STALE_BROKER_EPOCH", f"{told}, its current one is {one.broker_epoch}")
+            told = f"{broker_epoch} of broker {one.broker}, its current one is {one.broker_epoch}"
+            self._refuse("STALE_BROKER_EPOCH", f"a fetch as of registration {told}")
         one.is_another(broker_epoch)
         self._look_up(one)
         self._count_in_sync()
 
     def _refuse(self, name: str, why: str) -> NoReturn:
-        topic, number = self._partition
-        raise KafkaError(CODES[name], f"{topic}-{number}: {why}")
+        raise KafkaError(CODES[name], f"{self._partition[0]}-{self._partition[1]}: {why}")
