@@ -98,7 +98,9 @@ def stale_of(change: Change, facts: Facts) -> Mapping[int, int]:
     if not isinstance(change, ChangeState) or facts is NOTHING_READ or not change.joining:
         return {}
     topic = facts.topics[change.partition[0]]
-    assigned = topic.assignment.get(change.partition[1], []) if not isinstance(topic, str) else []
+    assigned: Sequence[int] = ()
+    if isinstance(topic, TopicAssignment):
+        assigned = topic.assignment.get(change.partition[1], ())
     return {
         broker: epoch
         for broker, epoch in change.joining.items()
