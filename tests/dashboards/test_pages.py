@@ -326,3 +326,9 @@ def test_the_hop_into_the_lake_is_shown_with_its_commits(tmp_path: Path) -> None
     assert "aggregate t-0, offsets 3–3" in text
     assert "Loads exactly the missing messages again" in text
     assert "in version 3, quarantined 5" in drawn.getvalue()
+
+
+def test_an_incident_of_one_window_shows_each_command_once(client: TestClient) -> None:
+    """The plan and its --apply stood there twice: for all windows, and for the first of one."""
+    page = text_of(client.get("/incident?id=1").text)
+    assert page.count("tallymark audit repair") == 2

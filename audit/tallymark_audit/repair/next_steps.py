@@ -75,8 +75,11 @@ def next_steps(
     return tuple(steps)
 
 
-def whom_to_tell(found: Evidence, edge: Edge, known: Known, lost: int) -> tuple[str, ...]:
-    """Who has to know what. ``lost``: messages that cannot be repaired."""
+def whom_to_tell(
+    found: Evidence, edge: Edge, known: Known, lost: int, repairable: int
+) -> tuple[str, ...]:
+    """Who has to know what. ``lost``: messages that cannot be repaired; ``repairable``: that can,
+    and come late."""
     row = found.verdicts[0]
     topic, told = escaped(row["topic"]), list[str]()
     if state_of(row["state"]) is State.UNKNOWN:
@@ -97,6 +100,8 @@ def whom_to_tell(found: Evidence, edge: Edge, known: Known, lost: int) -> tuple[
     who = f"the groups {', '.join(readers)}" if readers else f"the readers of {topic}"
     if lost:
         told.append(f"{who} on {edge.downstream}: {lost:,} messages will not come")
+    if repairable:
+        told.append(f"{who} on {edge.downstream}: {repairable:,} messages come late, by the repair")
     if row["duplicates"]:
         told.append(f"{who} on {edge.downstream}: {row['duplicates']:,} messages came twice")
     return tuple(told)

@@ -122,7 +122,7 @@ def repairable(
     return replace(
         result,
         steps=next_steps(found, edge, known, result.repairable, result.of),
-        tell=whom_to_tell(found, edge, known, result.of - result.repairable),
+        tell=whom_to_tell(found, edge, known, result.of - result.repairable, result.repairable),
         starts_of=edge.upstream if asked else "",
         starts_at=log_starts.at if asked and log_starts else 0,
     )

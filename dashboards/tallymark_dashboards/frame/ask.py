@@ -76,11 +76,13 @@ class Ask:
         return Paging(number, pages, (number - 1) * rows)
 
     def one_of(self, name: str, choices: Sequence[str], default: str) -> str:
-        """One of these values."""
+        """One of these values; ``""`` is none of them, which the page shows as all."""
         said = self.text(name)
         if not said or said in choices:
             return said or default
-        self._note(f"{name}={said[:SHOWN]} is none of {', '.join(choices)}: {default} is taken")
+        known = ", ".join(one for one in choices if one)
+        taken = f"{default} is taken" if default else "it is left out"
+        self._note(f"{name}={said[:SHOWN]} is none of {known}: {taken}")
         return default
 
     def moment(self, name: str) -> int | None:

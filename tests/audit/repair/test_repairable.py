@@ -71,6 +71,8 @@ def test_what_was_found_upstream_can_be_copied() -> None:
     found = of(evidence(row(cell(), located=[place(510, 10, 4)], searched=True)))
     assert (found.repairable, found.of, found.unsure, found.reasons) == (4, 4, 0, ())
     assert found.commands == (PLAN, f"{PLAN} --apply", ACCEPT)
+    said = "the readers of clicks on aggregate: 4 messages come late, by the repair"
+    assert found.tell == (said,), "of a loss that can be repaired nobody was named"
 
 
 def test_what_is_not_searched_yet_is_not_certain() -> None:

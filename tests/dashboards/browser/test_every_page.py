@@ -14,6 +14,7 @@ from looking import (
     broken_words,
     focused,
     listening,
+    repeated_ids,
     serious_findings,
     wider_than_the_page,
     wider_than_their_box,
@@ -81,6 +82,7 @@ def test_it_fits_at_every_width_and_asks_nobody_else(opened: Opened) -> None:
         assert wider_than_the_page(tab) == [], width
         assert broken_words(tab) == [], width
         assert wider_than_their_box(tab) == [], width
+    assert repeated_ids(tab) == [], "the live topic page said so on the console, of each hop's bar"
     tab.wait_for_timeout(200)
     assert opened.heard.elsewhere(opened.url) == []
     expected = "the server responded with a status of 404"

@@ -69,6 +69,13 @@ def test_one_of_several() -> None:
     assert one.notes == ["state=LOST is none of OPEN, REPAIRED: OPEN is taken"]
 
 
+def test_a_value_for_which_nothing_is_taken_is_left_out() -> None:
+    """It said “kind=LOST is none of , LOSS: is taken”."""
+    one = ask(kind="LOST")
+    assert one.one_of("kind", ("", "LOSS"), "") == ""
+    assert one.notes == ["kind=LOST is none of LOSS: it is left out"]
+
+
 @given(st.lists(st.tuples(st.text(max_size=400), st.text(max_size=400)), max_size=60))
 def test_a_query_is_bounded(pairs: list[tuple[str, str]]) -> None:
     query, notes = bounded(pairs)

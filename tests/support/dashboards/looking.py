@@ -53,6 +53,11 @@ _OUT_OF_BOX: Final = """() =>
     .map(one => `"${one.innerText}" needs ${one.scrollWidth} of ${one.clientWidth}`)
 """
 
+_REPEATED: Final = """() => {
+  const ids = [...document.querySelectorAll("[id]")].map(one => one.id);
+  return [...new Set(ids.filter((one, at) => ids.indexOf(one) !== at))];
+}"""
+
 _UNSEEN_FOCUS: Final = """() => {
   const one = document.activeElement;
   if (!one || one === document.body) return null;
@@ -108,6 +113,12 @@ def wider_than_their_box(page: Page) -> list[str]:
 def broken_words(page: Page) -> list[str]:
     """Words in cells that stand on two lines."""
     found: list[str] = page.evaluate(_BROKEN)
+    return found
+
+
+def repeated_ids(page: Page) -> list[str]:
+    """Ids that more than one element has: a live page changes the wrong one of them."""
+    found: list[str] = page.evaluate(_REPEATED)
     return found
 
 
