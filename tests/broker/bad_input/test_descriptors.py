@@ -69,9 +69,11 @@ def test_errors_of_accepting_are_one_line_and_others_are_told(
 def messages_of(broker: BrokerProcess, topic: str, partitions: int) -> set[bytes]:
     found: set[bytes] = set()
     with SimpleConsumer(bootstrap_servers=broker.address) as consumer:
+        ends = consumer.end_offsets(topic)  # a fetch at the end would wait for half a second
         for partition in range(partitions):
             offset = 0
-            while batch := list(consumer.fetch(topic, partition, offset)):
+            while offset < ends[partition]:
+                batch = list(consumer.fetch(topic, partition, offset))
                 found |= {message.value for message in batch if message.value is not None}
                 offset = batch[-1].offset + 1
     return found
@@ -80,7 +82,8 @@ def messages_of(broker: BrokerProcess, topic: str, partitions: int) -> set[bytes
 @pytest.mark.process
 def test_idle_connections_take_neither_the_log_nor_the_disk(tmp_path: Path) -> None:
     """A broker with 64 descriptors was given 200 idle connections: it wrote 24 MB of tracebacks in
-    ten seconds, took a core, and no log could begin a segment. Now they are closed beyond 16, a
+    ten seconds, took a core, and no log could begin a segment. Here 100 come (where the queue
+    of connections is full, each waits for a second). They are closed beyond 16, a
     producer that was there goes on over many segments and partitions, more than there are
     descriptors, and everything it was told is safe is there."""
     partitions = 40
@@ -102,7 +105,7 @@ def test_idle_connections_take_neither_the_log_nor_the_disk(tmp_path: Path) -> N
         before = broker.log.stat().st_size
         links = [
             opened.enter_context(socket.create_connection(("127.0.0.1", broker.port)))
-            for _ in range(200)
+            for _ in range(100)
         ]
         acknowledged = {b"first"}
         for turn in range(3):
@@ -123,7 +126,7 @@ def test_idle_connections_take_neither_the_log_nor_the_disk(tmp_path: Path) -> N
                 pass
             except ConnectionResetError:
                 closed += 1
-        assert closed >= 184
+        assert closed >= 84
         assert broker.log.stat().st_size - before < 20_000, broker.log.read_text()[-3000:]
         assert b"Traceback" not in broker.log.read_bytes()
         for link in links:
