@@ -1,4 +1,4 @@
-"""Who asks, by what a trusted proxy says, and which roles that gives. Pure."""
+"""The user of a request, from the headers of a trusted proxy, and the user's roles. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who looks at a page, or asks for a change."""
+"""The user of a request, and what the user's roles allow."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One who has logged in, or ``name`` "" where no log-in is configured: such a user may look,
-    and change nothing."""
+    """A user who has logged in. ``name`` is "" where no log-in is configured: such a user may view
+    pages and may not change anything."""
 
     name: str = ""
     roles: frozenset[Role] = frozenset((Role.VIEWER,))
@@ -39,8 +39,8 @@ class User:
 
     @property
     def may_act(self) -> bool:
-        """Whether this user may change something: only one who has a name, since each change is
-        logged with it."""
+        """Whether this user may change something. A user without a name may not: each change is
+        logged with the name."""
         return bool(self.name) and Role.OPERATOR in self.roles
 
 

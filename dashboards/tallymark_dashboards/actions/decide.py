@@ -67,7 +67,7 @@ def router() -> APIRouter:
 
 
 def doer_of(request: Request) -> Doer:
-    """Who asks, for the store and the trail."""
+    """The user of the request, for the store and the trail."""
     client = request.client
     return Doer(f"User:{user_of(request).name}", client.host if client else "?", PROCESS)
 

@@ -1,5 +1,5 @@
-"""Metrics of the dashboards themselves, beside those of the audit: how many requests there were and
-how they ended, how long pages took, who looks on live, how old what is known of clusters is."""
+"""Metrics of the dashboards themselves, beside those of the audit: requests by outcome, seconds of
+pages, open live connections, the age of each cluster's snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a route takes from a request: the context, who asks, the query."""
+"""What a route takes from a request: the context, the user, the query."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def links_of(request: Request) -> Links:
 
 
 def user_of(request: Request) -> User:
-    """Who asks; a viewer without a name where no log-in is configured."""
+    """The user of the request; a viewer without a name where no log-in is configured."""
     user: User = request.scope.get(USER, VIEWER)
     return user
 

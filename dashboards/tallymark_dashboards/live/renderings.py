@@ -1,7 +1,10 @@
-"""Renderings that are kept: for a second for all who ask for the same page while nothing is written
-to the store and the snapshots, and the last one of each page for when the store is away. While many
-windows are judged something is always written; then those who wait for a page get one rendering,
-which began after the last of them had asked."""
+"""A cache of rendered pages.
+
+While nothing is written to the store and the snapshots, requests for a page within one second get
+the same rendering. While many windows are judged, something is written all the time: then requests
+that wait for a page get one rendering, which began after the last of these requests had come. The
+last rendering of each page is kept for the time in which the store cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ class Renderings:
         entry = page_at(path)
         if entry is not None and entry.asks:
             return self._new(address)
-        with self._locks[hash(address) % _LOCKS]:  # who asks for the same waits, and gets the same
+        with self._locks[hash(address) % _LOCKS]:  # requests for one page: one renders, others wait
             try:
                 return _seen_by(user, self._made(address, asked))
             except SQLAlchemyError as error:
@@ -96,7 +99,7 @@ class Renderings:
                 return _seen_by(user, PageShown(kept.composed, kept.rendered, kept.at_ms, why))
 
     def fragment(self, address: Address) -> Fragment:
-        """The fragment for those who look at it live. SQLAlchemyError: the store cannot be read."""
+        """The fragment for live connections. SQLAlchemyError: the store cannot be read."""
         asked = self._clock()
         with self._locks[hash(address) % _LOCKS]:
             shown = self._made(address, asked).rendered
@@ -113,8 +116,7 @@ class Renderings:
         self._version.close()
 
     def _made(self, address: Address, asked: float) -> PageShown:
-        """A rendering that is as good as one that begins now, for a reader who asked at ``asked``
-        (by the clock)."""
+        """A rendering that is not older than a request that came at ``asked`` (by the clock)."""
         version = f"{self._version.read()}/{self._context.snapshots.version}"
         kept = self._kept.get(address)
         same = kept is not None and kept.version == version and self._clock() - kept.at < SAME_S

@@ -34,7 +34,7 @@ class Snapshots:
         self._lags = {one.name: _by_topic(one) for one in self._clusters.values()}
         self._registry = registry
         self._courses: dict[str, Courses] = {}
-        self._lock = Lock()  # of those who write
+        self._lock = Lock()  # held while a state is replaced; readers take no lock
         self.version = 0
 
     @classmethod
@@ -80,7 +80,7 @@ class Snapshots:
         return courses(group) if courses else ()
 
     def courses_from(self, cluster: str, courses: Courses) -> None:
-        """Who says how the lags of a cluster's groups went."""
+        """Set the function that returns the lags of a cluster's groups over the last hours."""
         self._courses[cluster] = courses
 
     def put(self, state: ClusterState) -> None:

@@ -104,7 +104,7 @@ def complete(pulse: Pulse, age: AuditAge) -> Card:
 
 
 def audit_card(age: AuditAge) -> Card:
-    """Whether the audit itself is up to date, and who is silent."""
+    """Whether the audit itself is up to date, and which reporters are silent."""
     if not age.begun:
         return Card("audit", NOT_BEGUN, "no collector has ever run", "warn", page="clusters")
     if age.ok:
