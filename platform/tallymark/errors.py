@@ -140,7 +140,7 @@ TABLE: Final[dict[int, ErrorRow]] = _table(
     ErrorRow(92, "DUPLICATE_RESOURCE", False, "client", "the resource exists already"),
     ErrorRow(93, "UNACCEPTABLE_CREDENTIAL", False, "client", "the credential does not meet the rules"),
     ErrorRow(95, "INVALID_UPDATE_VERSION", False, "client", "the feature cannot have that level"),
-    ErrorRow(96, "FEATURE_UPDATE_FAILED", False, "broker", "not all brokers support that level of the feature"),
+    ErrorRow(96, "FEATURE_UPDATE_FAILED", False, "broker", "the levels of features could not be changed"),
     ErrorRow(100, "UNKNOWN_TOPIC_ID", True, "client", "this broker does not host the topic id", True),
     ErrorRow(103, "INCONSISTENT_TOPIC_ID", True, "client", "the topic id is not the one in use", True),
     ErrorRow(106, "FETCH_SESSION_TOPIC_ID_ERROR", True, "client", "the fetch session mixes topic names and topic ids"),

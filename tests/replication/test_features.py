@@ -10,6 +10,7 @@ from tallymark.replication.features import (
     Finalized,
     Levels,
     Supported,
+    all_raised,
     check_factor,
     highest,
     raised,
@@ -34,9 +35,18 @@ def test_a_level_rises_when_all_live_brokers_support_it() -> None:
 def test_a_level_does_not_rise_above_a_live_broker(brokers: dict[int, Supported]) -> None:
     with pytest.raises(KafkaError) as error:
         raised(NONE, REPLICATION, 1, brokers)
-    assert error.value.name == "FEATURE_UPDATE_FAILED"
-    if brokers:
-        assert "brokers [2, 3] do not support level 1" in str(error.value)
+    assert error.value.name == "INVALID_UPDATE_VERSION"
+    why = "brokers [2, 3] do not support level 1" if brokers else "no broker knows the feature"
+    assert why in str(error.value)
+
+
+def test_several_levels_rise_together_or_none() -> None:
+    support = {**OURS, "other.version": Levels(0, 2)}
+    wanted = {REPLICATION: 1, "other.version": 2}
+    assert all_raised(NONE, wanted, {1: support}).levels == wanted
+    assert all_raised(ON, {REPLICATION: 1}, {1: support}) is ON
+    with pytest.raises(KafkaError, match=r"brokers \[2\] do not support level 2 of other"):
+        all_raised(NONE, wanted, {1: support, 2: OURS})
 
 
 def test_a_level_never_falls() -> None:

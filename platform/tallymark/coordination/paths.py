@@ -7,6 +7,7 @@
     /brokers/ids/[id]                                   ephemeral: where a live broker listens
     /brokers/topics/[topic]                             topic id, partition -> replica ids
     /brokers/topics/[topic]/partitions/[p]/state        leader, leader epoch, in-sync replicas
+    /brokers/epochs                                     its version: how often any broker registered
     /brokers/epochs/[id]                                its version: how often the broker started
     /brokers/leaving/[id]                               ephemeral: a broker that wants to stop
     /brokers/suspects/[id]-[reporter]                   ephemeral: a broker that did not answer

@@ -67,28 +67,36 @@ class Served(NamedTuple):
 def raised(
     finalized: Finalized, feature: str, level: int, brokers: Mapping[int, Supported]
 ) -> Finalized:
-    """The levels after the feature was raised; the same where it is as high already.
+    """The levels after the feature was raised; the same object where it is as high already.
 
-    ``brokers`` are all that live. KafkaError FEATURE_UPDATE_FAILED names those that do not support
-    the level; INVALID_UPDATE_VERSION for a level below the one in force: what it allows may be in
-    use.
+    ``brokers`` are all that live. KafkaError INVALID_UPDATE_VERSION for a level below the one in
+    force (what it allows may be in use), and for one that a broker does not support: it names the
+    brokers. Apache Kafka has the same code for both.
     """
-    now = finalized.level(feature)
+    now, wrong = finalized.level(feature), CODES["INVALID_UPDATE_VERSION"]
     if level < now:
-        raise KafkaError(
-            CODES["INVALID_UPDATE_VERSION"], f"{feature} is at level {now} and cannot go back"
-        )
+        raise KafkaError(wrong, f"{feature} is at level {now} and cannot go back")
+    if not any(feature in supported for supported in brokers.values()):
+        raise KafkaError(wrong, f"no broker knows the feature {feature[:80]!r}")
     cannot = sorted(
         one for one, supported in brokers.items() if not _can(supported, feature, level)
     )
-    if cannot or not brokers:
+    if cannot:
         raise KafkaError(
-            CODES["FEATURE_UPDATE_FAILED"],
-            f"brokers {cannot} do not support level {level} of {feature}: upgrade them first",
+            wrong, f"brokers {cannot} do not support level {level} of {feature}: upgrade them first"
         )
     if level == now:
         return finalized
     return replace(finalized, levels={**finalized.levels, feature: level})
+
+
+def all_raised(
+    finalized: Finalized, levels: Mapping[str, int], brokers: Mapping[int, Supported]
+) -> Finalized:
+    """:func:`raised`, several features at once: all or none."""
+    for feature, level in levels.items():
+        finalized = raised(finalized, feature, level, brokers)
+    return finalized
 
 
 def highest(feature: str, brokers: Mapping[int, Supported]) -> int:

@@ -10,11 +10,15 @@ In one session, and anew in every later one::
     give up                         leads, and votes of logs that are not intact
     write /brokers/epochs/[id]      v+1 ──▶ v+2  ┐ one transaction; v+2 is the epoch in force until
     check /cluster/features                      │ the next registration
+    write /brokers/epochs           raises its   │
+                                    version      │
     create /brokers/ids/[id]        epoch v+2    ┘
 
-The second write makes two processes under one id exclude each other: of all that read version v,
-one writes v+1; who looked before the other registered can raise nothing after it. So a process that
-was started with a wrong id never takes the epoch of the broker that lives.
+The version of ``/brokers/epochs`` counts registrations: who decides from all live brokers checks it
+(:mod:`.raising`). The second write of the epoch makes two processes under one id exclude each
+other: of all that read version v, one writes v+1; who looked before the other registered can raise
+nothing after it. So a process that was started with a wrong id never takes the epoch of the broker
+that lives.
 
 An attempt may end anywhere. The next one begins at the first line; a step of the earlier attempt
 that is executed late finds another version and changes nothing. If the answer to the last step is
@@ -117,6 +121,7 @@ class BrokerNode(EphemeralNode):
             [
                 SetData(self._epoch_path, content, raised),
                 Check(paths.FEATURES, features.epoch),
+                SetData(paths.BROKER_EPOCHS, b""),
                 Create(self.path, self._content(raised + 1), ephemeral=True),
             ],
             session,

@@ -1,73 +1,64 @@
-"""Raises the level of a feature, when all registered brokers support it.
+"""A level of features rises: one transaction that no broker can slip past.
 
 ::
 
-    read /cluster/features ─▶ read /brokers/ids ─▶ write, by compare-and-set ─▶ read /brokers/ids
-          ▲                                                                       │
-          └── another broker has changed it                 a broker that cannot: back to before
+    read  /brokers/epochs       version s: it rises with every registration
+    read  /cluster/features     version v
+    read  /brokers/ids/[id]     what each live broker supports; then decide
+    check /brokers/epochs       version s  ┐ one transaction
+    write /cluster/features     version v  ┘
 
-A broker that registers checks the node in its transaction, so after the write none that does not
-support the level gets in. One that came between the two readings of the brokers may be of an older
-release: then the level goes back, and the request is refused.
+A broker that registers before the brokers are read is seen. One that registers between that and the
+transaction has raised s: the transaction fails, and all is read again. One that registers after it
+checks v in its own transaction, reads the new levels, and is refused if it does not support them
+(:mod:`.broker_node`).
 """
 
 from __future__ import annotations
 
-import logging
-from dataclasses import replace
-from typing import Final
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 from tallymark.coordination import paths
 from tallymark.coordination.cluster.brokers import BrokerRegistry
-from tallymark.coordination.cluster.feature_levels import read_features, write_features
-from tallymark.coordination.malformed_nodes import MalformedNodes
-from tallymark.coordination.session.errors import (
-    BadVersionError,
-    CoordinationError,
-    NodeExistsError,
-)
+from tallymark.coordination.cluster.feature_levels import read_features, writing
+from tallymark.coordination.session.errors import BadVersionError, NodeExistsError, NoNodeError
+from tallymark.coordination.session.nodes import Check
 from tallymark.coordination.session.zookeeper import ZooKeeper
-from tallymark.errors import KafkaError
-from tallymark.replication.features import Finalized, Supported, raised
+from tallymark.errors import CODES, KafkaError
+from tallymark.replication.features import Finalized, Supported
 
-log: Final = logging.getLogger(__name__)
-_ATTEMPTS: Final = 10
+DecideLevels: TypeAlias = Callable[[Finalized, Mapping[int, Supported]], Finalized]
+"""(levels in force, broker -> what it supports) -> the levels that shall be in force; the same
+object where nothing changes. KafkaError where it cannot be."""
+
+_ATTEMPTS: Final = 20
 
 
-def raise_level(zookeeper: ZooKeeper, feature: str, level: int) -> Finalized:
-    """The levels in force afterwards; as they were where the feature is at the level already.
+def raise_features(
+    zookeeper: ZooKeeper, decide: DecideLevels, *, validate_only: bool = False
+) -> Finalized:
+    """Decide from what is in force and from all live brokers, and write it unless
+    ``validate_only``. Returns the levels that ``decide`` returned.
 
-    KafkaError FEATURE_UPDATE_FAILED with the brokers that do not support the level (of brokers
-    without a readable node nothing is known: they do not), INVALID_UPDATE_VERSION for a level below
-    the one in force. CoordinationError where others change the levels all the time; ConnectError
-    and SessionLostError: it may have been done, read it again.
+    KafkaError of ``decide``, or FEATURE_UPDATE_FAILED if brokers come all the time.
+    MalformedNodeError where the node of the levels or of a broker cannot be read: nothing is
+    decided then.
     """
+    zookeeper.ensure(paths.BROKER_EPOCHS)
+    zookeeper.ensure(paths.FEATURES.rpartition("/")[0])
     for _ in range(_ATTEMPTS):
-        before = read_features(zookeeper)
-        wanted = raised(before, feature, level, _supports(zookeeper))
-        if wanted == before:
-            return before
-        try:
-            done = write_features(zookeeper, wanted)
-        except (BadVersionError, NodeExistsError):
-            continue
-        try:
-            raised(before, feature, level, _supports(zookeeper))
-        except KafkaError as error:
-            log.warning("level %d of %s is taken back: %s", level, feature, error)
-            try:
-                write_features(zookeeper, replace(done, levels=before.levels))
-            except BadVersionError:
-                continue  # it is read and looked at again
-            raise
-        log.info("feature raised name=%s level=%d epoch=%d", feature, level, done.epoch)
-        return done
-    raise CoordinationError(paths.FEATURES, "others change the levels all the time")
-
-
-def _supports(zookeeper: ZooKeeper) -> dict[int, Supported]:
-    """What each registered broker supports; nothing for one whose node cannot be read."""
-    ids = [name for name in zookeeper.children(paths.BROKER_IDS) if name.isdecimal()]
-    known = BrokerRegistry(zookeeper).brokers(malformed=MalformedNodes())
-    found: dict[int, Supported] = {int(name): {} for name in ids if len(name) <= 10}
-    return found | {broker: info.features for broker, info in known.items()}
+        registrations = zookeeper.read(paths.BROKER_EPOCHS).version
+        found = read_features(zookeeper)
+        brokers = BrokerRegistry(zookeeper).brokers()
+        wanted = decide(found, {each.id: each.features for each in brokers.values()})
+        if validate_only or wanted is found:
+            return wanted
+        with contextlib.suppress(BadVersionError, NodeExistsError, NoNodeError):
+            zookeeper.commit([Check(paths.BROKER_EPOCHS, registrations), writing(wanted)])
+            return wanted
+    raise KafkaError(
+        CODES["FEATURE_UPDATE_FAILED"],
+        f"brokers registered during each of {_ATTEMPTS} attempts: ask again when they are up",
+    )
