@@ -64,6 +64,10 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark.cli.messages.export:command",
         "Write the records of a topic to a file.",
     ),
+    "features": Entry(
+        "tallymark.cli.admin.features:command",
+        "Show and raise what all brokers of a cluster understand.",
+    ),
     "groups": Entry(
         "tallymark.cli.admin.groups:command", "List, describe, reset and delete consumer groups."
     ),

@@ -26,7 +26,7 @@ from tallymark.protocol.api import ADVERTISED
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.trail import COMMANDS_FILE_NAME, FILE_NAME, Entry, TrailFile
 
-CHANGES: Final = ("CREATE_", "DELETE_", "ALTER_", "INCREMENTAL_", "OFFSET_DELETE")
+CHANGES: Final = ("CREATE_", "DELETE_", "ALTER_", "INCREMENTAL_", "OFFSET_DELETE", "UPDATE_")
 HARMLESS: Final = {"ALTER_REPLICA_LOG_DIRS"}
 """Is always refused: there is nothing to move."""
 

@@ -189,6 +189,16 @@ class LocalCluster:
             self._next_id += 1
             return self._next_id - 1
 
+    async def update_features(
+        self, levels: Mapping[str, int], *, validate_only: bool = False
+    ) -> None:
+        """No feature has levels here: there are no other brokers."""
+        raise KafkaError(
+            CODES["INVALID_UPDATE_VERSION"],
+            f"{', '.join(levels)[:80]}: a broker without ZooKeeper has no features: it is "
+            "a cluster of its own",
+        )
+
     async def retire(self) -> None:
         """Nothing to do: there are no other brokers."""
 

@@ -204,6 +204,17 @@ class Cluster(StateWriter, Protocol):
         """A producer id that no other producer has or will get."""
         ...
 
+    async def update_features(
+        self, levels: Mapping[str, int], *, validate_only: bool = False
+    ) -> None:
+        """Raise features to these levels, all or none; returns when this broker's image has them.
+        ``validate_only``: only find out whether it could be done.
+
+        Raises INVALID_UPDATE_VERSION (:func:`tallymark.replication.features.raised`);
+        FEATURE_UPDATE_FAILED where nothing can be decided now.
+        """
+        ...
+
     async def retire(self) -> None:
         """Unregister, so that the other brokers report it to clients at once; this broker may
         still serve for a moment. Never raises, takes a few seconds at most."""

@@ -22,9 +22,11 @@ from tallymark.coordination import (
     ZooKeeper,
     paths,
 )
+from tallymark.coordination.cluster.raising import raise_features
 from tallymark.coordination.session.errors import MalformedNodeError
 from tallymark.coordination.topics.deleted import DeletedTopics
 from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.replication.features import all_raised
 from tallymark.replication.model import NO_LEADER, PartitionState
 
 log = logging.getLogger(__name__)
@@ -135,6 +137,20 @@ class ZooKeeperView:
         there = self._topics.get_many(names)
         self._topics.request_deletes([name for name in names if name in there])
         return [name for name in names if name not in there]
+
+    def raise_features(self, levels: Mapping[str, int], validate_only: bool) -> None:
+        """Raise features to these levels, all or none. INVALID_UPDATE_VERSION,
+        FEATURE_UPDATE_FAILED."""
+        try:
+            raise_features(
+                self._zookeeper,
+                lambda found, brokers: all_raised(found, levels, brokers),
+                validate_only=validate_only,
+            )
+        except MalformedNodeError as error:
+            raise KafkaError(CODES["FEATURE_UPDATE_FAILED"], str(error)) from error
+        if not validate_only:
+            log.info("features raised levels=%s", dict(levels))
 
     def deleted_here(self) -> set[uuid.UUID]:
         """Deleted topics of which this broker may still have partitions."""

@@ -244,6 +244,16 @@ def _alter_quotas(request: Any, answer: Any) -> Iterator[Change]:
         yield _change("quota", ",".join(parts), became, after)
 
 
+def _features_before(state: BrokerState, request: Any) -> Iterator[tuple[Any, Any]]:
+    for each in request.feature_updates:
+        yield ("feature", each.feature), {"level": state.image.features.level(each.feature)}
+
+
+def _update_features(request: Any, answer: Any) -> Iterator[Change]:
+    for each in request.feature_updates:
+        yield _change("feature", each.feature, answer, {"level": each.max_version_level})
+
+
 # --------------------------------------------------------------------------------------------
 
 
@@ -261,6 +271,7 @@ _BEFORE: Final[dict[ApiKey, Callable[[BrokerState, Any], Iterator[tuple[Any, Any
     ApiKey.ALTER_CONFIGS: _configs_before,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs_before,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _users_before,
+    ApiKey.UPDATE_FEATURES: _features_before,
 }
 _CHANGES: Final[dict[ApiKey, Callable[[Any, Any], Iterator[Change]]]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
@@ -275,6 +286,7 @@ _CHANGES: Final[dict[ApiKey, Callable[[Any, Any], Iterator[Change]]]] = {
     ApiKey.OFFSET_DELETE: _offset_delete,
     ApiKey.ALTER_CLIENT_QUOTAS: _alter_quotas,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_users,
+    ApiKey.UPDATE_FEATURES: _update_features,
 }
 TRAILED: Final = frozenset(_CHANGES)
 """The APIs whose requests are recorded."""

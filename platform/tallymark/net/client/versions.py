@@ -35,9 +35,13 @@ async def negotiate(submit: Submit) -> Ranges:
     return {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
 
 
+def question() -> ApiVersionsRequest:
+    """The request, with the name of our software."""
+    return ApiVersionsRequest(client_software_name=CLIENT_NAME, client_software_version="0.1.0")
+
+
 def _ask(submit: Submit, version: int) -> Awaitable[ApiVersionsResponse]:
-    request = ApiVersionsRequest(client_software_name=CLIENT_NAME, client_software_version="0.1.0")
-    return submit(request, version)
+    return submit(question(), version)
 
 
 def common_version(request_class: type[Message], served: Ranges, at_most: int | None = None) -> int:

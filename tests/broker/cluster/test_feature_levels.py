@@ -1,0 +1,214 @@
+"""Levels of features on the wire: what clients are told, and how a level rises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from cluster_members import member, metadata, state_of, zookeeper_or_skip
+from eventually import eventually
+
+from tallymark.broker.metadata import zookeeper_registration
+from tallymark.cli.admin.features import command
+from tallymark.client import Admin
+from tallymark.coordination import ZooKeeper, paths
+from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.net.client.versions import question
+from tallymark.protocol import messages as m
+from tallymark.replication.features import REPLICATION, Levels, Supported
+from tallymark.testing.broker_thread import BrokerThread
+from tallymark.testing.wire import WireClient
+from tallymark.testing.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.process
+ABLE: Supported = {REPLICATION: Levels(0, 1), "other.version": Levels(1, 2)}
+OLD: Supported = {}
+WRONG = CODES["INVALID_UPDATE_VERSION"]
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with zookeeper_or_skip(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def release(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Brokers that start from now on are of a release with this support."""
+    return lambda support: monkeypatch.setattr(zookeeper_registration, "OURS", support)
+
+
+def told(address: str, version: int = 4) -> m.ApiVersionsResponse:
+    with WireClient(address) as wire:
+        return wire.ask(question(), version)
+
+
+def raise_level(
+    address: str,
+    level: int = 1,
+    version: int = 2,
+    feature: str = REPLICATION,
+    kind: int = 1,
+    **fields: Any,
+) -> m.UpdateFeaturesResponse:
+    asked = m.UpdateFeaturesRequestFeature(
+        feature=feature, max_version_level=level, upgrade_type=kind
+    )
+    with WireClient(address) as wire:
+        return wire.ask(m.UpdateFeaturesRequest(feature_updates=[asked], **fields), version)
+
+
+def run(broker: BrokerThread, *arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(command, [*arguments, "--bootstrap-server", broker.bootstrap_servers])
+    if isinstance(done.exception, UserError):
+        return 1, str(done.exception)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.output
+
+
+def test_what_is_told_by_version(tmp_path: Path, zookeeper: ZooKeeperServer, release: Any) -> None:
+    release(ABLE)
+    with member(tmp_path, zookeeper, "told", 0) as broker:
+        address = broker.bootstrap_servers
+        for version in range(3):
+            assert not told(address, version).supported_features
+        third, fourth = told(address, 3), told(address, 4)
+        names = [each.name for each in fourth.supported_features]
+        assert sorted(names) == ["other.version", REPLICATION]
+        assert [each.name for each in third.supported_features] == ["other.version"]
+        assert fourth.finalized_features == ()
+        assert fourth.finalized_features_epoch == third.finalized_features_epoch >= 0
+        assert raise_level(address).error_code == 0
+        for version in (3, 4):
+            after = told(address, version)
+            assert after.finalized_features_epoch == fourth.finalized_features_epoch + 1
+            assert [
+                (each.name, each.min_version_level, each.max_version_level)
+                for each in after.finalized_features
+            ] == [(REPLICATION, 1, 1)]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_level_rises_on_all_brokers_at_once(
+    tmp_path: Path, zookeeper: ZooKeeperServer, release: Any, version: int
+) -> None:
+    release(ABLE)
+    first, second = (member(tmp_path, zookeeper, f"rises{version}", n) for n in range(2))
+    with first, second:
+        eventually(lambda: len(metadata(first.bootstrap_servers).brokers) == 2)
+        if version:
+            asked = raise_level(first.bootstrap_servers, version=version, validate_only=True)
+            assert asked.error_code == 0
+            assert state_of(first).image.features.level(REPLICATION) == 0
+        answer = raise_level(second.bootstrap_servers, version=version)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        named = [(each.feature, each.error_code) for each in answer.results]
+        assert named == ([(REPLICATION, 0)] if version < 2 else [])
+        assert state_of(second).image.features.level(REPLICATION) == 1
+        # Not after the half minute of a refresh without a change.
+        eventually(lambda: state_of(first).image.features.level(REPLICATION) == 1, seconds=15)
+        epoch = state_of(second).image.features.epoch
+        assert raise_level(second.bootstrap_servers, version=version).error_code == 0
+        assert state_of(second).image.features.epoch == epoch, "it was there already"
+
+
+def test_what_cannot_be_is_refused_with_the_reason(
+    tmp_path: Path, zookeeper: ZooKeeperServer, release: Any
+) -> None:
+    release(ABLE)
+    first, second = (member(tmp_path, zookeeper, "refused", n) for n in range(2))
+    with first:
+        release(OLD)
+        second.start()
+        address = first.bootstrap_servers
+        eventually(lambda: len(metadata(address).brokers) == 2)
+        for answer, text in (
+            (raise_level(address), "brokers [1] do not support level 1"),
+            (raise_level(address, 7), "brokers [0, 1] do not support level 7"),
+            (raise_level(address, feature="nope"), "no broker knows the feature 'nope'"),
+            (raise_level(address, -1), "a level is at least 0"),
+            (raise_level(address, kind=9), "upgrade type 9 is unknown"),
+            (raise_level(address, kind=2), "this is no downgrade"),
+            (raise_level(address, kind=3), "this is no downgrade"),
+        ):
+            assert answer.error_code == WRONG
+            assert text in (answer.error_message or "")
+        second.stop()
+        eventually(lambda: len(metadata(address).brokers) == 1)
+        assert raise_level(address).error_code == 0
+        for kind in (1, 2, 3):
+            down = raise_level(address, 0, kind=kind)
+            assert down.error_code == WRONG
+            assert "is at level 1 and cannot go back" in (down.error_message or "")
+        with pytest.raises(UserError, match=r"uses replication\.version at level 1"):
+            second.start()
+        twice = m.UpdateFeaturesRequestFeature(feature=REPLICATION, max_version_level=1)
+        with WireClient(address) as wire:
+            both = wire.ask(m.UpdateFeaturesRequest(feature_updates=[twice, twice]), 2)
+        assert both.error_code == CODES["INVALID_REQUEST"]
+
+
+def test_levels_that_cannot_be_read_are_not_written_over(
+    tmp_path: Path, zookeeper: ZooKeeperServer, release: Any
+) -> None:
+    release(ABLE)
+    with (
+        member(tmp_path, zookeeper, "damaged", 0) as broker,
+        ZooKeeper(zookeeper.connect, "/damaged").start() as session,
+    ):
+        session.write(paths.FEATURES, b'{"features":{"replication.version":"one"}}')
+        answer = raise_level(broker.bootstrap_servers)
+        assert answer.error_code == CODES["FEATURE_UPDATE_FAILED"]
+        assert "malformed content" in (answer.error_message or "")
+        assert b'"one"' in session.read(paths.FEATURES).data
+
+
+def test_the_commands(tmp_path: Path, zookeeper: ZooKeeperServer, release: Any) -> None:
+    release(ABLE)
+    first, second = (member(tmp_path, zookeeper, "commands", n) for n in range(2))
+    with first, Admin(bootstrap_servers=first.bootstrap_servers) as admin:
+        release({REPLICATION: Levels(0, 1)})
+        second.start()
+        eventually(lambda: len(admin.brokers()) == 2)
+        code, text = run(first, "describe", "--json")
+        rows = {row["feature"]: row for row in json.loads(text)}
+        assert code == 0
+        assert rows[REPLICATION] == {
+            "feature": REPLICATION,
+            "level": 0,
+            "possible": 1,
+            "brokers": "0,1: 0-1",
+        }
+        assert rows["other.version"]["brokers"] == "1: 0-0; 0: 1-2"
+        for arguments, why in (
+            (["replication.version"], "is not FEATURE=LEVEL"),
+            (["replication.version=-1"], "is not FEATURE=LEVEL"),
+            (["replication.version=1", "replication.version=1"], "given twice"),
+            (["nope=1"], "no broker of this cluster knows"),
+            (["other.version=2"], "brokers 1 support 0 at most"),
+        ):
+            code, text = run(first, "upgrade", *arguments)
+            assert code == 1
+            assert why in text
+        assert "could be raised from level 0 to 1" in run(first, "upgrade", "--dry-run")[1]
+        assert admin.describe_features().features[REPLICATION].level == 0
+        assert "raised from level 0 to 1" in run(second, "upgrade")[1]
+        eventually(lambda: admin.describe_features().features[REPLICATION].level == 1)
+        assert "nothing to raise" in run(first, "upgrade")[1]
+        assert "cannot go back" in run(first, "upgrade", "replication.version=0")[1]
+        with pytest.raises(KafkaError, match="cannot go back"):
+            admin.update_features({REPLICATION: 0})
+        second.stop()
+
+
+def test_a_broker_without_zookeeper_has_no_features(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker:
+        assert "no features" in run(broker, "describe")[1]
+        assert "nothing to raise" in run(broker, "upgrade")[1]
+        answer = raise_level(broker.bootstrap_servers)
+        assert answer.error_code == WRONG
+        assert "a broker without ZooKeeper has no features" in (answer.error_message or "")
