@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from cluster_members import member, metadata, state_of, zookeeper_or_skip
 from eventually import eventually
 
-from tallymark.broker.metadata import zookeeper_registration
+from tallymark.broker import server
 from tallymark.cli.admin.features import command
 from tallymark.client import Admin
 from tallymark.coordination import ZooKeeper, paths
@@ -39,7 +39,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 @pytest.fixture
 def release(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Brokers that start from now on are of a release with this support."""
-    return lambda support: monkeypatch.setattr(zookeeper_registration, "OURS", support)
+    return lambda support: monkeypatch.setattr(server, "OURS", support)
 
 
 def told(address: str, version: int = 4) -> m.ApiVersionsResponse:

@@ -86,7 +86,7 @@ class LocalCluster:
             replace(
                 self._image,
                 controller_id=me.node_id,
-                brokers={me.node_id: me},
+                brokers={me.node_id: replace(me, features={})},
                 topics=topics,
             )
         )
