@@ -51,7 +51,7 @@ async def handle(
                 request.timeout_ms,
                 state.cluster.update_features(
                     {each.feature: each.max_version_level for each in asked},
-                    validate_only=request.validate_only,
+                    request.validate_only,
                 ),
             )
     except KafkaError as error:

@@ -189,9 +189,7 @@ class LocalCluster:
             self._next_id += 1
             return self._next_id - 1
 
-    async def update_features(
-        self, levels: Mapping[str, int], *, validate_only: bool = False
-    ) -> None:
+    async def update_features(self, levels: Mapping[str, int], validate_only: bool) -> None:
         """No feature has levels here: there are no other brokers."""
         raise KafkaError(
             CODES["INVALID_UPDATE_VERSION"],

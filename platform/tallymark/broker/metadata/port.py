@@ -204,9 +204,7 @@ class Cluster(StateWriter, Protocol):
         """A producer id that no other producer has or will get."""
         ...
 
-    async def update_features(
-        self, levels: Mapping[str, int], *, validate_only: bool = False
-    ) -> None:
+    async def update_features(self, levels: Mapping[str, int], validate_only: bool) -> None:
         """Raise features to these levels, all or none; returns when this broker's image has them.
         ``validate_only``: only find out whether it could be done.
 

@@ -216,13 +216,10 @@ class ZooKeeperCluster:
                 self._ids = list(reversed(block))
             return self._ids.pop()
 
-    async def update_features(
-        self, levels: Mapping[str, int], *, validate_only: bool = False
-    ) -> None:
+    async def update_features(self, levels: Mapping[str, int], validate_only: bool) -> None:
         """See :class:`~tallymark.broker.metadata.port.Cluster`."""
         await self._answered(lambda: self._view.raise_features(levels, validate_only))
-        if not validate_only:
-            await self._refreshed()
+        await self._refreshed()
 
     async def write_states(self, changes: Sequence[ChangeState]) -> Sequence[StateOutcome]:
         """See :class:`~tallymark.broker.metadata.port.StateWriter`."""
