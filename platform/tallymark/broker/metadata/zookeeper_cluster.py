@@ -6,14 +6,12 @@ election as controller, delete topics if elected, read the changes, apply the ne
 controller does with partitions of several replicas is in :mod:`.zookeeper_controller`, in a thread
 of its own; the states that their leaders write are in :mod:`.zookeeper_states`, in another one.
 
-Only the controller deletes. Any broker creates topics and partitions and changes settings: the
-assignment is a pure function of the state that was read, and the transaction succeeds only if that
-state has not changed (:mod:`tallymark.coordination.topics.writer`). So no single process has to
-decide, and a deposed controller can do no harm.
+Only the controller deletes. Any broker creates topics and partitions, changes settings and raises
+levels of features: what it decides is a pure function of what was read, and the transaction
+succeeds only if that has not changed. So no single process has to decide.
 
-While the session is SUSPENDED or LOST no command succeeds, but the broker continues to serve: every
-partition has one replica, so no other broker can have taken a partition over. Requests that need
-ZooKeeper (topics, new blocks of producer ids) get a retriable error until it is back.
+While the session is SUSPENDED or LOST no command succeeds, and requests that need ZooKeeper get a
+retriable error; what has one replica is served, since no other broker can have taken it over.
 """
 
 from __future__ import annotations
