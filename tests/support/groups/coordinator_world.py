@@ -10,7 +10,9 @@ have in common.
 ``a_later_leader_has_what_was_told``      and in the log of each leader after that
 ``offsets_never_run_backwards``           a consumer reads no offset below one that it was told
 ``one_log``                               logs with the same offset and epoch have the same bytes
-``everything_is_answered``                when all is quiet and committed nobody waits
+``everything_is_answered``                when all is quiet and committed nobody waits, but a join
+                                          for a member whose session has not ended: a record that
+                                          no leader had for a while may come back with another log
 ========================================  ==========================================================
 """
 
@@ -327,7 +329,7 @@ class World:
                 self.fetch(number)
         await self.turns(10)
         waiting = [client.group for client in self.clients if client.waiting is not None]
-        if waiting:
+        if len(waiting) > sum(shard.parked for shard in leader.groups.shards.shards()):
             raise Broken(f"everything_is_answered: {waiting} wait")
         self.check_leader(leader)
         for client in self.clients:
