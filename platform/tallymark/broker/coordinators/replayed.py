@@ -88,14 +88,14 @@ class ReplayedState(Generic[S]):
     @property
     def is_over(self) -> bool:
         """The lead is lost; :meth:`close` may not have been called yet."""
-        return self.closed or not self.partition.is_led
+        return self.closed or self.partition.is_withdrawn
 
     @property
     def is_settled(self) -> bool:
         """Whether an answer that is decided now may leave at once. The coordinator asks this first:
         with one replica it is so."""
         partition = self.partition
-        return self.end <= partition.high_watermark and partition.is_led and not self.closed
+        return self.end <= partition.high_watermark and not self.is_over
 
     def settled(self, answer: A, refuse: Callable[[int], A]) -> Settled[A]:
         """``answer``, which was decided from the state as it is now, when it may leave; or what

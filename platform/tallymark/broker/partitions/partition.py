@@ -60,7 +60,7 @@ class Partition:
         "_shown",
         "_waiting",
         "index",
-        "is_led",
+        "is_withdrawn",
         "lead",
         "leader_epoch",
         "log",
@@ -87,7 +87,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.traffic = traffic or TopicTraffic()
         self.lead: Lead | None = None
-        self.is_led = True  # until withdraw()
+        self.is_withdrawn = False  # see withdraw()
         self._flush_wanted = flush_wanted
         self._committed: int | None = None
         self._shown = 0
@@ -303,7 +303,7 @@ class Partition:
         """This broker no longer leads the partition; ``deleted``: no broker does. Nothing is
         appended from now on, and all waiters get the error."""
         name = "UNKNOWN_TOPIC_OR_PARTITION" if deleted else "NOT_LEADER_OR_FOLLOWER"
-        self.is_led = False
+        self.is_withdrawn = True
         self._queue.refuse(CODES[name], f"{self} is gone")
         self.fail_waits(KafkaError(CODES[name], f"{self} is gone"))
         self.wake()
