@@ -212,3 +212,23 @@ def test_a_broker_without_zookeeper_has_no_features(tmp_path: Path) -> None:
         answer = raise_level(broker.bootstrap_servers)
         assert answer.error_code == WRONG
         assert "a broker without ZooKeeper has no features" in (answer.error_message or "")
+
+
+def test_clients_of_others_read_the_levels_or_are_not_disturbed_by_them(
+    tmp_path: Path, zookeeper: ZooKeeperServer, release: Any
+) -> None:
+    kafka = pytest.importorskip("kafka")
+    confluent = pytest.importorskip("confluent_kafka.admin")
+    release(ABLE)
+    with member(tmp_path, zookeeper, "others", 1) as broker:
+        assert raise_level(broker.bootstrap_servers).error_code == 0
+        admin = kafka.KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        try:
+            read = admin.describe_features()
+        finally:
+            admin.close()
+        assert read[REPLICATION]["supported"] == (0, 1)
+        assert read[REPLICATION]["finalized"] == (1, 1)
+        assert "finalized" not in read["other.version"]
+        librdkafka = confluent.AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        assert set(librdkafka.list_topics(timeout=20).brokers) == {1}
