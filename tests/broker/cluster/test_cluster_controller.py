@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from partition_nodes import make, state_of
@@ -25,7 +25,7 @@ from tallymark.coordination.session.nodes import SetData
 from tallymark.coordination.topics.registry import encode_state
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.election import Tails
+from tallymark.replication.election import Kind, Tails
 from tallymark.replication.features import REPLICATION, Finalized
 from tallymark.replication.model import (
     NO_LEADER,
@@ -423,3 +423,53 @@ def test_below_level_1_a_topic_with_replicas_is_refused_with_the_reason() -> Non
         del node
 
     run(check, level=0)
+
+
+# --- ElectLeaders
+
+
+def test_the_preferred_leader_is_elected_on_request() -> None:
+    async def check(world: World) -> None:
+        nodes = [world.node(1), world.node(3)]
+        cluster = await world.broker(2)
+        make(world.zookeeper, 2)
+        for index in range(2):
+            moved = replace(world.state(index), leader=3, leader_epoch=4)
+            world.zookeeper.write(paths.partition_state("t", index), encode_state(moved))
+        failed = await cluster.elect_leaders(Kind.PREFERRED, [("t", 0), ("t", 9), ("gone", 0)])
+        assert {key: error.name for key, error in failed.items()} == {
+            ("t", 9): "UNKNOWN_TOPIC_OR_PARTITION",
+            ("gone", 0): "UNKNOWN_TOPIC_OR_PARTITION",
+        }
+        assert (world.state().leader, world.state().leader_epoch) == (1, 5)
+        assert world.state(1).leader == 3
+        assert world.leader_in_image() == 1, "the answer comes when the image has it"
+        again = await cluster.elect_leaders(Kind.PREFERRED, [("t", 0)])
+        assert again["t", 0].name == "ELECTION_NOT_NEEDED"
+        unclean = await cluster.elect_leaders(Kind.UNCLEAN, [("t", 0)])
+        assert unclean["t", 0].name == "ELECTION_NOT_NEEDED"
+        del nodes
+
+    run(check)
+
+
+def test_an_operator_takes_the_longest_log_that_is_there() -> None:
+    """Broker 3 is away, and only it surely has everything."""
+
+    async def check(world: World) -> None:
+        node = world.node(1)
+        world.answers.ends = {1: Tail(2, 40), 2: Tail(3, 30)}
+        cluster = await world.broker(2)
+        make(world.zookeeper, 1)
+        alone = PartitionState(NO_LEADER, 7, (3,))
+        world.zookeeper.write(paths.partition_state("t", 0), encode_state(alone))
+        preferred = await cluster.elect_leaders(Kind.PREFERRED, [("t", 0)])
+        assert preferred["t", 0].name == "PREFERRED_LEADER_NOT_AVAILABLE"
+        assert await cluster.elect_leaders(Kind.UNCLEAN, [("t", 0)]) == {}
+        state = world.state()
+        assert (state.leader, state.leader_epoch, state.isr) == (2, 8, (2,))
+        assert state.unclean
+        assert world.answers.asked == [("t", 0)]
+        node.release()
+
+    run(check)

@@ -4,15 +4,16 @@ Served 0-2.
 
 * v1 the type of election, preferred (0) or unclean (1), and a top-level error; v2 flexible
 
-Kept: null means all partitions; the response then has only those that could not get a leader. A
-partition has one replica: while its broker is there it leads, ELECTION_NOT_NEEDED. While it is
-away no broker can lead it: PREFERRED_LEADER_NOT_AVAILABLE or (unclean)
-ELIGIBLE_LEADERS_NOT_AVAILABLE.
+Kept: null means all partitions; the response then has only those that could not get a leader. With
+several replicas type 0 elects the first of the assignment, if it is in sync, and type 1 the longest
+log where no replica surely has everything: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
+ELIGIBLE_LEADERS_NOT_AVAILABLE. A partition with one replica is led while its broker is there
+(ELECTION_NOT_NEEDED), and by no other while it is away. The timeout of the request does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tallymark.broker.requests.registry import Call, register
@@ -28,6 +29,8 @@ from tallymark.protocol.messages import (
     ElectLeadersResponsePartition,
     ElectLeadersResponseTopic,
 )
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.election import Kind
 
 _PREFERRED, _UNCLEAN = 0, 1
 _NOT_THERE: Final = {
@@ -35,12 +38,13 @@ _NOT_THERE: Final = {
     _UNCLEAN: CODES["ELIGIBLE_LEADERS_NOT_AVAILABLE"],
 }
 _NOT_NEEDED: Final = CODES["ELECTION_NOT_NEEDED"]
+_DONE: Final = (0, "")
 
 
 async def handle(
     state: BrokerState, request: ElectLeadersRequest, call: Call
 ) -> ElectLeadersResponse:
-    """Answer at once. If the request is refused, every partition has the error, as in Kafka."""
+    """Hold the elections. If the request is refused, every partition has the error, as in Kafka."""
     try:
         cluster = ResourceType.CLUSTER
         require(state.authorizer, call.connection, Operation.ALTER, cluster, CLUSTER_NAME)
@@ -54,17 +58,50 @@ async def handle(
             for asked in request.topic_partitions or ()
         ]
         return ElectLeadersResponse(error_code=error.code, replica_election_results=results)
+    failed = await _elected(state, request)
     results = []
     async for asked in in_turns(_asked(state, request)):
         outcomes = [
-            (index, code, TABLE[code].text)
+            (index, code, text)
             for index in asked.partitions
-            for code in (_election(state, asked.topic, index, request.election_type),)
-            if request.topic_partitions is not None or code != _NOT_NEEDED
+            for code, text in (failed.get((asked.topic, index), _DONE),)
+            if request.topic_partitions is not None or code not in (0, _NOT_NEEDED)
         ]
         if outcomes or request.topic_partitions is not None:
             results.append(_topic(asked.topic, outcomes))
     return ElectLeadersResponse(replica_election_results=results)
+
+
+async def _elected(
+    state: BrokerState, request: ElectLeadersRequest
+) -> Mapping[TopicPartition, tuple[int, str]]:
+    """The partitions that got no leader, with the error and its text."""
+    failed: dict[TopicPartition, tuple[int, str]] = {}
+    several: list[TopicPartition] = []
+    for asked in _asked(state, request):
+        for index in asked.partitions:
+            if _has_several(state, asked.topic, index):
+                several.append((asked.topic, index))
+            else:
+                code = _election(state, asked.topic, index, request.election_type)
+                failed[asked.topic, index] = (code, TABLE[code].text)
+    if several:
+        try:
+            errors = await state.cluster.elect_leaders(
+                Kind(request.election_type), list(dict.fromkeys(several))
+            )
+        except KafkaError as error:
+            errors = dict.fromkeys(several, error)
+        failed |= {key: (error.code, str(error)) for key, error in errors.items()}
+    return failed
+
+
+def _has_several(state: BrokerState, topic: str, index: int) -> bool:
+    """Whether the partition is there and has several replicas."""
+    known = state.image.topics.get(topic)
+    if known is None or not 0 <= index < len(known.partitions):
+        return False
+    return len(known.partitions[index].replicas) > 1
 
 
 def _asked(state: BrokerState, request: ElectLeadersRequest) -> Iterable[ElectLeadersRequestTopic]:

@@ -36,6 +36,7 @@ from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.disk.files import Files, write_file
 from tallymark.log.disk.partition_folder import parse_folder
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.election import Kind
 from tallymark.replication.model import ChangeState, PartitionState
 
 TOPICS_FILE: Final = "topics.json"
@@ -178,6 +179,14 @@ class LocalCluster:
             for name, index in partitions
             if name in topics and index < len(topics[name].partitions)
         }
+
+    async def elect_leaders(
+        self, kind: Kind, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, KafkaError]:
+        """There is no other broker."""
+        return dict.fromkeys(
+            partitions, KafkaError(CODES["ELECTION_NOT_NEEDED"], "there is one broker")
+        )
 
     async def next_producer_id(self) -> int:
         """From a block whose end is on the disk before its first id is given out."""

@@ -18,7 +18,7 @@ from tallymark.coordination.replicas.starting import LocalReplicas
 from tallymark.coordination.replicas.writing import Fate
 from tallymark.errors import KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.election import Tails
+from tallymark.replication.election import Kind, Tails
 from tallymark.replication.model import (
     DEFAULTS,
     ChangeState,
@@ -198,6 +198,14 @@ class Cluster(StateWriter, Protocol):
     async def lead(self, claims: Sequence[LeadershipClaim]) -> Sequence[int | KafkaError]:
         """Become the leader of partitions; returns the leader epoch of each, or its error.
         :func:`~tallymark.broker.metadata.leader_epoch.next_epoch` decides when an epoch rises."""
+        ...
+
+    async def elect_leaders(
+        self, kind: Kind, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, KafkaError]:
+        """Elect leaders of partitions with several replicas; returns those that got none, with the
+        errors of KIP-460, when this broker's image has the others. Raises
+        COORDINATOR_NOT_AVAILABLE without ZooKeeper."""
         ...
 
     async def next_producer_id(self) -> int:

@@ -25,7 +25,9 @@ from typing import Final, TypeVar
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
 from tallymark.broker.metadata.port import LeadershipClaim, Membership, OnChange, StateOutcome
+from tallymark.broker.metadata.producer_ids import ProducerIds
 from tallymark.broker.metadata.zookeeper_controller import ControllerTask
+from tallymark.broker.metadata.zookeeper_elections import elect_leaders
 from tallymark.broker.metadata.zookeeper_membership import MembershipWatch, NoLogs
 from tallymark.broker.metadata.zookeeper_registration import Registration
 from tallymark.broker.metadata.zookeeper_states import ZooKeeperStates
@@ -43,6 +45,7 @@ from tallymark.coordination.cluster.restricting import restrict_nodes
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
 from tallymark.log import Files
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.election import Kind
 from tallymark.replication.features import REPLICATION
 from tallymark.replication.model import ChangeState, PartitionState
 
@@ -80,20 +83,18 @@ class ZooKeeperCluster:
         self._zookeeper = zookeeper
         self._view = ZooKeeperView(zookeeper, node_id, now_ms)
         self._registration = Registration(zookeeper, node_id, files, folder, now_ms)
-        self._node_id = node_id
         self._on_failure = on_failure
         self._thread = threads(1, "tallymark-zookeeper")
         self._loop = asyncio.get_running_loop()
         self._refreshing = asyncio.Lock()
         self._dirty = asyncio.Event()
-        self._ids: list[int] = []
-        self._taking_ids = asyncio.Lock()
+        self._ids = ProducerIds(lambda: self._answered(lambda: next_block(zookeeper, node_id)))
         self._watches: list[Watch] = []
         self._task: asyncio.Task[None] | None = None
         self._on_change: OnChange | None = None
         self._membership: MembershipWatch | None = None
         self._controller = ControllerTask(zookeeper, self._view.election, now_ms, threads)
-        self._member = Membership(NoLogs())
+        self._member, self._now_ms = Membership(NoLogs()), now_ms
         self._replicates = False
         self._states = ZooKeeperStates(zookeeper, now_ms, threads)
         self._topic_ids: Mapping[str, uuid.UUID] = {}
@@ -196,7 +197,6 @@ class ZooKeeperCluster:
             return frozenset()
 
     async def forget_deleted(self, topic_ids: Set[uuid.UUID]) -> None:
-        """See :class:`~tallymark.broker.metadata.port.Cluster`."""
         try:
             await self._run(lambda: self._view.forget_deleted(topic_ids))
         except _FAILURES as error:
@@ -206,13 +206,18 @@ class ZooKeeperCluster:
         """By compare-and-set of the partitions' state nodes."""
         return await self._answered(lambda: self._view.lead(claims))
 
+    async def elect_leaders(
+        self, kind: Kind, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, KafkaError]:
+        failed = await elect_leaders(
+            self._zookeeper, self._member, kind, partitions, self._answered, self._now_ms
+        )
+        await self._refreshed()
+        return failed
+
     async def next_producer_id(self) -> int:
         """From a block taken for this broker alone."""
-        async with self._taking_ids:
-            if not self._ids:
-                block = await self._answered(lambda: next_block(self._zookeeper, self._node_id))
-                self._ids = list(reversed(block))
-            return self._ids.pop()
+        return await self._ids.next()
 
     async def update_features(self, levels: Mapping[str, int], validate_only: bool) -> None:
         """See :class:`~tallymark.broker.metadata.port.Cluster`."""
@@ -220,13 +225,11 @@ class ZooKeeperCluster:
         await self._refreshed()
 
     async def write_states(self, changes: Sequence[ChangeState]) -> Sequence[StateOutcome]:
-        """See :class:`~tallymark.broker.metadata.port.StateWriter`."""
         return await self._states.write(changes, self._topic_ids)
 
     async def read_states(
         self, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, PartitionState]:
-        """See :class:`~tallymark.broker.metadata.port.StateWriter`."""
         return await self._states.read(partitions, self._topic_ids)
 
     async def retire(self) -> None:
