@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 from partition_nodes import make, state_of
@@ -21,6 +22,7 @@ from tallymark.coordination.cluster.broker_node import BrokerNode
 from tallymark.coordination.cluster.broker_notes import BrokerNotes
 from tallymark.coordination.cluster.feature_levels import read_features, write_features
 from tallymark.coordination.replicas.term import Round, Term
+from tallymark.coordination.session.kazoo_client import KazooPort
 from tallymark.coordination.session.nodes import SetData
 from tallymark.coordination.topics.registry import encode_state
 from tallymark.errors import KafkaError, TallymarkError
@@ -36,6 +38,7 @@ from tallymark.replication.model import (
     TopicSettings,
 )
 from tallymark.testing.memory_files import MemoryFiles
+from tallymark.testing.zookeeper import ZooKeeperServer
 from tallymark.testing.zookeeper_tree.threaded import MemoryZooKeeper, ThreadedTreeClient
 
 
@@ -65,8 +68,10 @@ class Brokers:
 class World:
     """Brokers of one cluster in memory, and a session of the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, connect: str = "") -> None:
         self.server = MemoryZooKeeper()
+        self.connect = connect or self.server.connect
+        self.client = KazooPort if connect else self.server.client
         self.sessions: dict[int, ZooKeeper] = {}
         self.clusters: dict[int, ZooKeeperCluster] = {}
         self.failed: list[TallymarkError] = []
@@ -78,12 +83,14 @@ class World:
         self.defaults = TopicSettings()
 
     def _session(self) -> ZooKeeper:
-        session = ZooKeeper(self.server.connect, "/c", client=self.server.client)
-        return session.start(create_root=True)
+        return self._new_session().start(create_root=True)
+
+    def _new_session(self) -> ZooKeeper:
+        return ZooKeeper(self.connect, "/c", client=self.client)
 
     async def broker(self, broker: int) -> ZooKeeperCluster:
         """One that runs."""
-        session = ZooKeeper(self.server.connect, "/c", client=self.server.client)
+        session = self._new_session()
         files = MemoryFiles()
         files.make_dirs("/d")
         cluster = ZooKeeperCluster(session, broker, files, "/d", lambda: 0, self.failed.append)
@@ -132,9 +139,9 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def run(check: Callable[[World], Awaitable[None]], *, level: int = 1) -> None:
+def run(check: Callable[[World], Awaitable[None]], *, level: int = 1, connect: str = "") -> None:
     async def body() -> None:
-        world = World()
+        world = World(connect)
         write_features(world.zookeeper, Finalized({REPLICATION: level}))
         try:
             await check(world)
@@ -423,6 +430,29 @@ def test_below_level_1_a_topic_with_replicas_is_refused_with_the_reason() -> Non
         del node
 
     run(check, level=0)
+
+
+@pytest.mark.process
+def test_with_a_real_zookeeper_leaders_go_and_come(tmp_path: Path) -> None:
+    """A clean stop of the controller, which leads as well, and an operator's election."""
+
+    async def check(world: World) -> None:
+        one = await world.broker(1)
+        two = await world.broker(2)
+        node = world.node(3)
+        await two.create_topic("t", 3, {}, [[1, 2, 3]] * 3)
+        await until(lambda: world.images[-1].controller_id == 1)
+        await one.retire()
+        await until(lambda: all(world.state(each).leader == 2 for each in range(3)))
+        assert [world.state(each).leader_epoch for each in range(3)] == [1, 1, 1]
+        assert world.state().isr == (2, 3)
+        await until(lambda: world.leader_in_image() == 2)
+        failed = await two.elect_leaders(Kind.PREFERRED, [("t", 0)])
+        assert failed["t", 0].name == "PREFERRED_LEADER_NOT_AVAILABLE"
+        node.release()
+
+    with ZooKeeperServer(tmp_path) as server:
+        run(check, connect=server.connect)
 
 
 # --- ElectLeaders

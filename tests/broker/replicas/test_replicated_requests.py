@@ -233,6 +233,30 @@ def test_the_latest_epoch_ends_where_the_log_does(
     assert (part.error_code, part.leader_epoch, part.end_offset) == (0, 0, 5)
 
 
+def test_a_broker_may_ask_a_replica_that_does_not_lead_where_its_log_ends(
+    wire: WireClient, broker: BrokerThread
+) -> None:
+    """The controller looks for the longest log. Clients are sent to the leader, and an asker of
+    another leader epoch is refused: the log may still grow."""
+    topic = new_topic(broker, records=5)
+    partition = topic.partition
+    topic.on_loop(lambda: topic.broker_state.partitions.hold(partition))
+
+    def asked(replica_id: int, epoch: int) -> tuple[str, int, int]:
+        ask = m.OffsetForLeaderEpochRequestPartition(
+            partition=0, current_leader_epoch=epoch, leader_epoch=epoch
+        )
+        topics = [m.OffsetForLeaderEpochRequestTopic(topic=topic.name, partitions=[ask])]
+        request = m.OffsetForLeaderEpochRequest(replica_id=replica_id, topics=topics)
+        ((part,),) = (each.partitions for each in wire.ask(request, 4).topics)
+        name = next(name for name, code in CODES.items() if code == part.error_code)
+        return name, part.leader_epoch, part.end_offset
+
+    assert asked(9, 0) == ("NONE", 0, 5)
+    assert asked(9, 1) == ("UNKNOWN_LEADER_EPOCH", -1, -1)
+    assert asked(-1, 0) == ("NOT_LEADER_OR_FOLLOWER", -1, -1)
+
+
 # --- DeleteRecords
 
 
