@@ -29,6 +29,7 @@ from tallymark.broker.metadata.port import (
     OnChange,
     StateOutcome,
 )
+from tallymark.broker.metadata.producer_ids import ProducerIds
 from tallymark.broker.metadata.topic_names import check_collision
 from tallymark.coordination.cluster.cluster_id import new_cluster_id
 from tallymark.coordination.replicas.writing import Fate
@@ -59,7 +60,8 @@ class LocalCluster:
         self._image = MetadataImage("")
         self._new = False
         self._changing = asyncio.Lock()
-        self._next_id = self._block_end = 0
+        self._block_end = 0
+        self._ids = ProducerIds(self._take_ids)
         self._on_change: OnChange | None = None
 
     async def cluster_id(self) -> str:
@@ -80,7 +82,7 @@ class LocalCluster:
         if self._new:
             await self._store(self._image)
         ids = await asyncio.to_thread(_read, self._files, self._ids_file)
-        self._next_id = self._block_end = int((ids or {}).get("next", 0))
+        self._block_end = int((ids or {}).get("next", 0))
         topics = {name: _led_by(topic, me.node_id) for name, topic in self._image.topics.items()}
         self._on_change = on_change
         await self._publish(
@@ -190,13 +192,14 @@ class LocalCluster:
 
     async def next_producer_id(self) -> int:
         """From a block whose end is on the disk before its first id is given out."""
+        return await self._ids.next()
+
+    async def _take_ids(self) -> range:
+        begin, end = self._block_end, self._block_end + PRODUCER_ID_BLOCK
         async with self._changing:
-            if self._next_id == self._block_end:
-                end = self._block_end + PRODUCER_ID_BLOCK
-                await self._write(self._ids_file, {"next": end})
-                self._block_end = end
-            self._next_id += 1
-            return self._next_id - 1
+            await self._write(self._ids_file, {"next": end})
+        self._block_end = end
+        return range(begin, end)
 
     async def update_features(self, levels: Mapping[str, int], validate_only: bool) -> None:
         """No feature has levels here: there are no other brokers."""

@@ -1,4 +1,9 @@
-"""Elections that an operator asks for, for the event loop: decide, ask brokers, decide."""
+"""Elections that an operator asks for, for the event loop.
+
+Decisions and writes are :class:`tallymark.coordination.replicas.electing.Elector`'s, in the thread
+for ZooKeeper. Where no replica surely has everything, brokers are asked in between where their logs
+end, on the loop: no thread waits for them.
+"""
 
 from __future__ import annotations
 
