@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,6 +18,8 @@ from tallymark.broker.dispatch import Dispatcher
 from tallymark.broker.groups.expiry import OffsetsExpiry
 from tallymark.broker.groups.shards import GroupShards
 from tallymark.broker.leadership.apply_image import Leadership
+from tallymark.broker.leadership.open_manager import open_manager
+from tallymark.broker.leadership.replica_parts import ReplicaParts
 from tallymark.broker.listening import Listeners
 from tallymark.broker.live_settings import LiveSettings
 from tallymark.broker.maintenance.cleaner import Cleaner
@@ -38,7 +39,6 @@ from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.dynamic import Dynamic
 from tallymark.broker.settings.text import log_effective
-from tallymark.broker.settings.topic_configs import log_config
 from tallymark.broker.state import BrokerState
 from tallymark.broker.trail.trail import Trail, trail_file
 from tallymark.coordination import Access, ZooKeeper
@@ -144,7 +144,15 @@ class Broker:
         partitions, group_shards = Partitions(), GroupShards(settings, self._now_ms)
         cluster = self._cluster = self._make_cluster()
         cluster_id = await cluster.cluster_id()
-        manager = self._manager = await asyncio.to_thread(self._open_logs, cluster_id)
+        manager = self._manager = await asyncio.to_thread(
+            open_manager,
+            self._files,
+            self._folders,
+            settings,
+            self._now_ms(),
+            cluster_id,
+            self._loop.time,
+        )
         security = self._make_security()
         tasks.push_async_callback(security.stop)
         await security.start()
@@ -175,24 +183,6 @@ class Broker:
         tasks.push_async_callback(housekeeper.stop)
         preparers = self._ports.threads(_PREPARERS, "tallymark-prepare")
         tasks.push_async_callback(self._stop_appends, partitions, preparers)
-        leadership = Leadership(
-            settings,
-            cluster,
-            manager,
-            partitions,
-            group_shards,
-            self._now_ms,
-            housekeeper.want_flush,
-            state.metrics.topic,
-            preparers,
-            self._ports.threads,
-        )
-        tasks.push_async_callback(leadership.stop)
-        me = BrokerImage(settings.node_id, listeners.endpoints, settings.broker_rack, features=OURS)
-        local = await asyncio.to_thread(LocalLogs, manager, self._files, self._ports.boot_id())
-        await cluster.join(me, leadership.apply, Membership(local))
-        await leadership.sweep_strays(delete=not settings.enable_zookeeper)
-        housekeeper.start()
         logs = [each for key in manager if (each := manager.get(*key)) is not None]
         cleaner = self.cleaner = Cleaner(
             partitions,
@@ -205,6 +195,43 @@ class Broker:
             self._ports.threads,
         )
         tasks.push_async_callback(cleaner.stop)
+        replicas = ReplicaParts(
+            settings,
+            cluster,
+            cleaner,
+            manager,
+            self._now_ms,
+            self._ports.threads,
+            state.metrics.replication,
+        )
+        tasks.push_async_callback(replicas.stop)
+        leadership = Leadership(
+            settings,
+            cluster,
+            manager,
+            partitions,
+            group_shards,
+            self._now_ms,
+            housekeeper.want_flush,
+            state.metrics.topic,
+            preparers,
+            self._ports.threads,
+            replicas,
+        )
+        tasks.push_async_callback(leadership.stop)
+        replicas.start()
+        me = BrokerImage(settings.node_id, listeners.endpoints, settings.broker_rack, features=OURS)
+        local = await asyncio.to_thread(LocalLogs, manager, self._files, self._ports.boot_id())
+        membership = Membership(
+            local,
+            leadership.registered,
+            leadership.resign,
+            replicas.asker,
+            leadership.defaults,
+        )
+        await cluster.join(me, leadership.apply, membership)
+        await leadership.sweep_strays(delete=not settings.enable_zookeeper)
+        housekeeper.start()
         cleaner.start()
         live = LiveSettings(state, listeners, leadership, cleaner)
         security.on_brokers = live.take
@@ -240,37 +267,6 @@ class Broker:
             self._fail,
             self._ports.threads,
         )
-
-    def _open_logs(self, cluster_id: str) -> LogManager:
-        """Lock the folders, open and recover the logs; runs in a thread."""
-        began = self._loop.time()
-        manager = LogManager.open(
-            self._files,
-            self._folders,
-            log_config(self.settings, {}),
-            broker_id=self.settings.node_id,
-            now_ms=self._now_ms(),
-            cluster_id=cluster_id,
-        )
-        for key in manager:
-            opened = manager.get(*key)
-            found = opened.recovered if opened is not None else None
-            if found is not None:
-                log.log(
-                    logging.WARNING if found.cut else logging.INFO,
-                    "recovered %s: truncated %d bytes, verified %d bytes, ends at offset %d",
-                    key,
-                    found.cut,
-                    found.verified,
-                    found.end_offset,
-                )
-        log.info(
-            "logs opened count=%d seconds=%.2f folders=%s",
-            len(manager),
-            self._loop.time() - began,
-            os.pathsep.join(self._folders),
-        )
-        return manager
 
     def _trail_file(self) -> TrailFile | None:
         settings = self.settings

@@ -37,9 +37,8 @@ class Levels(NamedTuple):
 Supported: TypeAlias = Mapping[str, Levels]
 """Feature -> levels, of one broker. Brokers of older releases have none."""
 
-OURS: Final[Supported] = {REPLICATION: Levels(0, 0)}
-"""What this release supports: level 1 when its brokers copy from each other. Until then it is
-refused by a cluster that is at level 1."""
+OURS: Final[Supported] = {REPLICATION: Levels(0, 1)}
+"""What this release supports."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from typing import Any, Self, TypeVar
 from tallymark.broker.ports import Ports
 from tallymark.broker.server import Broker
 from tallymark.broker.settings.broker import BrokerSettings
-from tallymark.log import Files
+from tallymark.coordination.session.client import OpenClient
+from tallymark.coordination.session.kazoo_client import KazooPort
+from tallymark.log import Files, OsFiles
 
 T = TypeVar("T")
 _TIMEOUT = 30.0
@@ -25,18 +27,26 @@ class BrokerThread:
             Producer(bootstrap_servers=broker.bootstrap_servers)
 
     ``settings`` are fields of :class:`~tallymark.broker.settings.broker.BrokerSettings`, ``files``
-    is the disk, default: the real one. After :meth:`stop` or :meth:`kill` it may be started again,
-    on the same data and port.
+    is the disk, default: the real one, ``zookeeper`` what connects to ZooKeeper, default: kazoo
+    (:class:`~tallymark.testing.zookeeper_tree.threaded.MemoryZooKeeper` has one). After
+    :meth:`stop` or :meth:`kill` it may be started again, on the same data and port.
     """
 
-    def __init__(self, tmp_dir: Path, *, files: Files | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        tmp_dir: Path,
+        *,
+        files: Files | None = None,
+        zookeeper: OpenClient | None = None,
+        **settings: Any,
+    ) -> None:
         fixed: dict[str, Any] = {
             "log_dirs": (tmp_dir / "broker",),
             "port": 0,
             "enable_zookeeper": False,
         }
         self.settings = BrokerSettings(**(fixed | settings))
-        self._ports = Ports(files=files) if files is not None else Ports()
+        self._ports = Ports(files=files or OsFiles(), zookeeper=zookeeper or KazooPort)
         self.broker: Broker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

@@ -10,6 +10,9 @@ from uuid import UUID
 
 from tallymark.broker.groups.shards import GroupShards
 from tallymark.broker.leadership.open_logs import Failed, LogOpener, Opened, PartitionToOpen
+from tallymark.broker.leadership.replica_parts import ReplicaParts
+from tallymark.broker.leadership.replicated import Owner, ReplicatedPartitions
+from tallymark.broker.leadership.roles import is_replicated
 from tallymark.broker.metadata.image import MetadataImage, TopicImage
 from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import TopicTraffic
@@ -20,6 +23,7 @@ from tallymark.errors import KafkaError
 from tallymark.log import LogConfig, LogManager
 from tallymark.log.disk.partition_folder import LogKey
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+from tallymark.replication.model import TopicSettings
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +49,9 @@ class Leadership:
         traffic_of: Callable[[str], TopicTraffic] = lambda _: TopicTraffic(),
         preparers: Executor | None = None,
         threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
+        replicas: ReplicaParts | None = None,
     ) -> None:
+        self._settings = settings
         self._node_id = settings.node_id
         self._cluster = cluster
         self._manager = manager
@@ -61,6 +67,12 @@ class Leadership:
         self._removing: asyncio.Task[None] | None = None
         """Removes the files of deleted topics in the background."""
         self._stopping = False
+        self._replicated: ReplicatedPartitions | None = None
+        if replicas is not None:
+            owner = Owner(self._partition, self._led, group_shards.give_up, self.defaults)
+            self._replicated = ReplicatedPartitions(
+                self._node_id, replicas, partitions, manager, self._opener, owner
+            )
 
     async def apply(self, image: MetadataImage) -> None:
         """Apply ``image``. Partitions are opened before clients see that we lead them, and clients
@@ -68,6 +80,9 @@ class Leadership:
         before = self._partitions.image
         changed, missing, gone = _difference(before, image)
         self._withdraw([*missing, *changed], image, gone)
+        if self._replicated is not None:
+            touched = (topic.name for topic in (*missing, *changed))
+            self._note_failed(await self._replicated.apply(image, touched))
         await self._open([*self._offline(image), *self._to_open(changed, before)])
         self._configure(changed, before)
         self._partitions.image = image
@@ -79,20 +94,34 @@ class Leadership:
         await self._delete_logs(gone)
         self._applied_once = True
 
+    def registered(self, epoch: int) -> None:
+        """This broker is registered in the cluster under this broker epoch."""
+        if self._replicated is not None:
+            self._replicated.registered(epoch)
+
+    def resign(self) -> None:
+        """The session in ZooKeeper must be taken for dead: stop leading partitions that another
+        broker may lead by now. Those with one replica go on."""
+        if self._replicated is not None:
+            self._replicated.resign()
+
     def _withdraw(
         self, topics: Iterable[TopicImage], image: MetadataImage, gone: set[UUID]
     ) -> None:
-        """Stop leading partitions that are deleted or that another broker leads."""
+        """Stop leading partitions of one replica that are deleted or that another broker leads."""
         known = self._partitions.image.topics
         for name in {topic.name for topic in topics if topic.name in known}:
             after = image.topics.get(name)
             for index in range(len(known[name].partitions)):
                 partition = self._partitions.get(name, index)
-                if partition is None or (
+                if partition is None or partition.is_replicated:
+                    continue
+                if (
                     after is not None
                     and after.topic_id == partition.topic_id
                     and index < len(after.partitions)
                     and after.partitions[index].leader == self._node_id
+                    and not is_replicated(after.partitions[index])
                 ):
                     continue
                 self._partitions.remove(partition, deleted=partition.topic_id in gone)
@@ -110,7 +139,7 @@ class Leadership:
             same = had is not None and had.topic_id == topic.topic_id
             known = len(had.partitions) if had is not None and same else 0
             for index, partition in enumerate(topic.partitions):
-                ours = partition.leader == self._node_id
+                ours = partition.leader == self._node_id and not is_replicated(partition)
                 if ours and self._partitions.get(topic.name, index) is None:
                     yield PartitionToOpen(topic, index, self._applied_once and index >= known)
 
@@ -122,6 +151,7 @@ class Leadership:
                 topic is not None
                 and index < len(topic.partitions)
                 and topic.partitions[index].leader == self._node_id
+                and not is_replicated(topic.partitions[index])
             ):
                 yield PartitionToOpen(topic, index, False)
 
@@ -154,13 +184,7 @@ class Leadership:
                 failed.append(started)
             else:
                 self._lead(*started)
-        for failure in failed:
-            name, index = failure.wanted.topic.name, failure.wanted.index
-            known = self._offline_logged.get((name, index)) == str(failure.error)
-            level = logging.DEBUG if known else logging.ERROR  # it fails with every image
-            log.log(level, "partition offline partition=%s-%d: %s", name, index, failure.error)
-            self._offline_logged[name, index] = str(failure.error)
-            self._partitions.set_offline(name, index, str(failure.error))
+        self._note_failed(failed)
         log.log(
             logging.INFO if led else logging.DEBUG,
             "partitions opened count=%d offline=%d seconds=%.2f",
@@ -169,8 +193,16 @@ class Leadership:
             asyncio.get_running_loop().time() - began,
         )
 
+    def _note_failed(self, failed: Iterable[Failed]) -> None:
+        for failure in failed:
+            name, index = failure.wanted.topic.name, failure.wanted.index
+            known = self._offline_logged.get((name, index)) == str(failure.error)
+            level = logging.DEBUG if known else logging.ERROR  # it fails with every image
+            log.log(level, "partition offline partition=%s-%d: %s", name, index, failure.error)
+            self._offline_logged[name, index] = str(failure.error)
+            self._partitions.set_offline(name, index, str(failure.error))
+
     def _lead(self, opened: Opened, epoch: int) -> None:
-        topic, index = opened.wanted.topic, opened.wanted.index
         if epoch != opened.claim.log_epoch:
             log.log(
                 logging.DEBUG if opened.wanted.is_new else logging.INFO,
@@ -179,9 +211,15 @@ class Leadership:
                 epoch,
                 opened.log.end_offset,
             )
-        partition = Partition(
+        partition = self._partition(opened, epoch)
+        self._partitions.add(partition)
+        self._led(partition)
+
+    def _partition(self, opened: Opened, epoch: int) -> Partition:
+        topic = opened.wanted.topic
+        return Partition(
             topic.name,
-            index,
+            opened.wanted.index,
             topic.topic_id,
             opened.log,
             epoch,
@@ -189,9 +227,16 @@ class Leadership:
             self._traffic_of(topic.name),
             self._preparers,
         )
-        self._partitions.add(partition)
-        if topic.name == OFFSETS_TOPIC:
+
+    def _led(self, partition: Partition) -> None:
+        """This broker leads the partition from now on."""
+        if partition.topic == OFFSETS_TOPIC:
             self._load(partition)
+
+    def defaults(self) -> TopicSettings:
+        """What holds for topics that do not set it themselves."""
+        settings = self._settings
+        return TopicSettings(settings.min_insync_replicas)
 
     def _configure(self, changed: Iterable[TopicImage], before: MetadataImage) -> None:
         """Apply changed configs of topics to their logs at once."""
@@ -201,7 +246,7 @@ class Leadership:
                 continue
             config = self._opener.config_of(topic)
             for index in range(len(topic.partitions)):
-                partition = self._partitions.get(topic.name, index)
+                partition = self._partitions.held(topic.name, index)
                 if partition is not None:
                     partition.configure(config)
             log.info("topic configured name=%s configs=%s", topic.name, dict(topic.configs))
@@ -209,7 +254,7 @@ class Leadership:
     def take_settings(self, settings: BrokerSettings) -> None:
         """Apply changed settings of the broker at once to every log whose topic does not override
         them."""
-        self._opener.settings = settings
+        self._settings = self._opener.settings = settings
         made: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         for partition in self._partitions:
             topic = self._partitions.image.topics.get(partition.topic)

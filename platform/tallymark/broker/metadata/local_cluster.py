@@ -28,6 +28,7 @@ from tallymark.broker.metadata.port import (
     Membership,
     OnChange,
     StateOutcome,
+    Targets,
 )
 from tallymark.broker.metadata.producer_ids import ProducerIds
 from tallymark.broker.metadata.topic_names import check_collision
@@ -144,6 +145,11 @@ class LocalCluster:
                 await self._publish(changed)
         unknown = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
         return {name: KafkaError(unknown, name) for name in names if name not in there}
+
+    async def reassign(self, targets: Targets) -> Mapping[TopicPartition, KafkaError]:
+        """There is no other broker."""
+        code, why = CODES["INVALID_REPLICA_ASSIGNMENT"], "this broker is a cluster of its own"
+        return {key: KafkaError(code, f"{key[0]}-{key[1]}: {why}") for key in targets}
 
     async def deleted_here(self) -> Set[uuid.UUID]:
         """Always empty: every log whose topic is not in ``topics.json`` is left over, and is

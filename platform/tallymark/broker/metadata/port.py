@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
@@ -29,6 +29,10 @@ from tallymark.replication.model import (
 
 OnChange = Callable[[MetadataImage], Awaitable[None]]
 """Called with every new image, one call at a time; returns when the broker has applied it."""
+
+
+Targets: TypeAlias = Mapping[TopicPartition, Sequence[int] | None]
+"""Where partitions should move, the preferred leader first; None: cancel the move under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,14 @@ class Cluster(StateWriter, Protocol):
         """Delete topics, all with one change of the image; returns when this broker's image no
         longer has them. The result has the topics that were not deleted, with their errors:
         UNKNOWN_TOPIC_OR_PARTITION."""
+        ...
+
+    async def reassign(self, targets: Targets) -> Mapping[TopicPartition, KafkaError]:
+        """Begin to move partitions to these brokers, the preferred leader first (None: cancel the
+        move that is under way); returns when this broker's image has that. The result has those
+        that do not move, with their errors:
+        :func:`tallymark.replication.reassignment.start` and ``cancel``; REQUEST_TIMED_OUT where
+        that is not known."""
         ...
 
     async def deleted_here(self) -> Set[UUID]:

@@ -6,12 +6,13 @@ election as controller, delete topics if elected, read the changes, apply the ne
 controller does with partitions of several replicas is in :mod:`.zookeeper_controller`, in a thread
 of its own; the states that their leaders write are in :mod:`.zookeeper_states`, in another one.
 
-Only the controller deletes. Any broker creates topics and partitions, changes settings and raises
-levels of features: what it decides is a pure function of what was read, and the transaction
-succeeds only if that has not changed. So no single process has to decide.
+Only the controller deletes. Any broker creates topics and partitions and changes settings: a pure
+function of the state that was read, in a transaction that succeeds only while that has not changed
+(:mod:`tallymark.coordination.topics.writer`).
 
-While the session is SUSPENDED or LOST no command succeeds, and requests that need ZooKeeper get a
-retriable error; what has one replica is served, since no other broker can have taken it over.
+While the session is SUSPENDED or LOST no command succeeds, but the broker continues to serve: it
+gives up only leads that another broker may have by then (:mod:`.zookeeper_membership`). Requests
+that need ZooKeeper (topics, new blocks of producer ids) get a retriable error until it is back.
 """
 
 from __future__ import annotations
@@ -21,14 +22,21 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
-from tallymark.broker.metadata.port import LeadershipClaim, Membership, OnChange, StateOutcome
+from tallymark.broker.metadata.port import (
+    LeadershipClaim,
+    Membership,
+    OnChange,
+    StateOutcome,
+    Targets,
+)
 from tallymark.broker.metadata.producer_ids import ProducerIds
 from tallymark.broker.metadata.zookeeper_controller import ControllerTask
-from tallymark.broker.metadata.zookeeper_elections import elect_leaders
 from tallymark.broker.metadata.zookeeper_membership import MembershipWatch, NoLogs
+from tallymark.broker.metadata.zookeeper_operations import delete_topics, elect_leaders, reassign
 from tallymark.broker.metadata.zookeeper_registration import Registration
 from tallymark.broker.metadata.zookeeper_states import ZooKeeperStates
 from tallymark.broker.metadata.zookeeper_view import ZooKeeperView
@@ -51,15 +59,13 @@ from tallymark.replication.model import ChangeState, PartitionState
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+Keys: TypeAlias = Sequence[TopicPartition]
 
 REFRESH_SECONDS: Final = 30.0
-"""The interval of refreshes when no watch fires, so that a failed step (a deletion, a partition
-whose disk was not available) is tried again."""
+"""Between refreshes when no watch fires: a failed step (a deletion, a disk) is tried again."""
 STOP_SECONDS: Final = 3.0
 """How long a stop waits for each thing that may hang: an image that is being applied, ZooKeeper."""
 _FAILURES: Final = (ConnectError, SessionLostError, CoordinationError)
-DELETE_SECONDS: Final = 15.0
-"""How long a deletion waits for the controller."""
 
 
 class ZooKeeperCluster:
@@ -97,8 +103,7 @@ class ZooKeeperCluster:
         self._member, self._now_ms = Membership(NoLogs()), now_ms
         self._replicates = False
         self._states = ZooKeeperStates(zookeeper, now_ms, threads)
-        self._topic_ids: Mapping[str, uuid.UUID] = {}
-        """Of the last image that was applied."""
+        self._topic_ids: Mapping[str, uuid.UUID] = {}  # of the last image that was applied
         self._stopping = False
 
     async def cluster_id(self) -> str:
@@ -175,16 +180,13 @@ class ZooKeeperCluster:
     async def delete_topics(self, names: Sequence[str]) -> Mapping[str, KafkaError]:
         """See :class:`~tallymark.broker.metadata.port.Cluster`; REQUEST_TIMED_OUT for topics that
         the controller has not deleted in time."""
-        unknown = await self._answered(lambda: self._view.request_deletes(names))
-        code = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
-        failed = {name: KafkaError(code, name) for name in unknown}
-        asked = set(names) - set(unknown)
-        deadline = self._loop.time() + DELETE_SECONDS
-        while left := asked & set((await self._refreshed()).topics):
-            if self._loop.time() > deadline:
-                late = CODES["REQUEST_TIMED_OUT"]
-                return failed | {name: KafkaError(late, f"the deletion of {name}") for name in left}
-            await asyncio.sleep(0.05)
+        asked = partial(self._view.request_deletes, names)
+        return await delete_topics(names, asked, self._answered, self._refreshed)
+
+    async def reassign(self, targets: Targets) -> Mapping[TopicPartition, KafkaError]:
+        """By compare-and-set, as :mod:`tallymark.coordination.replicas.reassigning` does it."""
+        failed = await reassign(self._zookeeper, targets, self._answered, self._now_ms)
+        await self._refreshed()
         return failed
 
     async def deleted_here(self) -> Set[uuid.UUID]:
@@ -207,7 +209,7 @@ class ZooKeeperCluster:
         return await self._answered(lambda: self._view.lead(claims))
 
     async def elect_leaders(
-        self, kind: Kind, partitions: Sequence[TopicPartition]
+        self, kind: Kind, partitions: Keys
     ) -> Mapping[TopicPartition, KafkaError]:
         failed = await elect_leaders(
             self._zookeeper, self._member, kind, partitions, self._answered, self._now_ms
@@ -227,9 +229,7 @@ class ZooKeeperCluster:
     async def write_states(self, changes: Sequence[ChangeState]) -> Sequence[StateOutcome]:
         return await self._states.write(changes, self._topic_ids)
 
-    async def read_states(
-        self, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, PartitionState]:
+    async def read_states(self, partitions: Keys) -> Mapping[TopicPartition, PartitionState]:
         return await self._states.read(partitions, self._topic_ids)
 
     async def retire(self) -> None:
@@ -263,9 +263,8 @@ class ZooKeeperCluster:
         self._thread.shutdown()
 
     async def _stop_following(self) -> None:
-        """Stop hearing of registrations, and applying images. One that is being applied is finished
-        first, if that takes no longer than :data:`STOP_SECONDS`: a thread that opens logs cannot be
-        cancelled."""
+        """Stop hearing of registrations, and applying images. One that is being applied gets
+        :data:`STOP_SECONDS` to finish: a thread that opens logs cannot be cancelled."""
         task, self._task = self._task, None
         self._stopping = True
         if self._membership is not None:

@@ -59,12 +59,14 @@ class ImageReader:
         objects as before."""
         identity = self.check_identity()
         features = self._features()
-        topics = self._topics_now()
         leaving = self._notes.leaving() if features.level(REPLICATION) > 0 else {}
+        # Before the topics: a state that names a broker as leader is not older than the
+        # registration that the image shows, so it is not a lead of the process before.
         brokers = {
             info.id: _broker(info, leaving.get(info.id))
             for info in self._brokers.brokers(malformed=self.topics.malformed).values()
         }
+        topics = self._topics_now()
         image = MetadataImage(identity, controller, brokers, topics, features)
         self.changes.done()
         if topics is not self._image.topics or image != self._image:

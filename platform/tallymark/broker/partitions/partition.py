@@ -110,9 +110,13 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """No transaction is open below this offset. There are none, so this is the high
-        watermark."""
+        """No transaction is open below it. There are none, so this is the high watermark."""
         return self.high_watermark
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether the partition has several replicas."""
+        return self._committed is not None
 
     def until(self, bound: ReadUntil) -> int:
         """The offset at which a read ends."""
@@ -236,7 +240,7 @@ class Partition:
         return self._commit_waits
 
     def forget(self, ticket: CommitTicket) -> None:
-        """The request of :meth:`when_exposed` does not wait any more."""
+        """The request does not wait any more."""
         self._commit_waits.forget(ticket)
 
     def fail_waits(self, error: KafkaError) -> None:

@@ -1,0 +1,63 @@
+"""What a broker has for partitions with several replicas, made and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import fields
+
+from tallymark.broker.connections.asking import BrokerAsker
+from tallymark.broker.connections.outgoing import outgoing
+from tallymark.broker.connections.sockets import SocketConnections
+from tallymark.broker.metadata.port import StateWriter
+from tallymark.broker.metrics.counters import ReplicationMetrics
+from tallymark.broker.replicas.cutting import PausedForCuts, ReplicaCutter
+from tallymark.broker.replicas.fetch_settings import FetchSettings
+from tallymark.broker.replicas.fetching import Followers
+from tallymark.broker.replicas.leading import Leads
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.log import LogManager
+
+
+class ReplicaParts:
+    """Those of one broker. Belongs to the event loop. ``states`` writes the nodes of partitions;
+    ``now_ms`` is the wall clock. UserError for a file that cannot be used (TLS between brokers)."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        states: StateWriter,
+        cleaner: PausedForCuts,
+        manager: LogManager,
+        now_ms: Callable[[], int],
+        threads: Callable[[int, str], Executor],
+        metrics: ReplicationMetrics,
+    ) -> None:
+        loop, me = asyncio.get_running_loop(), settings.node_id
+        fetching = FetchSettings(
+            **{each.name: getattr(settings, each.name) for each in fields(FetchSettings)}
+        )
+
+        def clock_ms() -> int:
+            """One that is never set: a jump would put all followers out of sync."""
+            return int(loop.time() * 1000)
+
+        self.connections = SocketConnections(me, outgoing(settings))
+        self.asker = BrokerAsker(me, self.connections)
+        self.leads = Leads(me, states, clock_ms, settings.replica_lag_time_max_ms, metrics)
+        self._cutter = ReplicaCutter(cleaner, manager, now_ms, threads=threads)
+        self.followers = Followers(
+            me, self.connections, self._cutter, fetching, now_ms, clock_ms=clock_ms
+        )
+
+    def start(self) -> None:
+        """Begin to look over what is led."""
+        self.leads.start()
+
+    async def stop(self) -> None:
+        """Copy nothing, and write no states any more. On return no log is being changed here."""
+        await self.followers.stop()
+        await self.leads.stop()
+        await self._cutter.stop()
+        await self.connections.close()

@@ -1,0 +1,232 @@
+"""Makes this broker's partitions with several replicas match the image of the cluster.
+
+::
+
+    image ── roles ─▶ over   waiters are answered, copying stops, the high watermark is noted
+                      begun  logs are opened, a leader's epoch is on the disk before its first
+                             record; then it leads, or copies from its leader
+                      same   its leader hears of the new state (ISR, assignment, minimum)
+
+One :class:`~tallymark.broker.partitions.partition.Partition` is one role in one leader epoch; what
+carries over to the next one is the log and the high watermark. Leads end at once when the session
+in ZooKeeper must be taken for dead (:meth:`ReplicatedPartitions.resign`): another broker may lead
+by then, under a new epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tallymark.broker.leadership.open_logs import Failed, LogOpener, Opened, PartitionToOpen
+from tallymark.broker.leadership.replica_parts import ReplicaParts
+from tallymark.broker.leadership.roles import (
+    Duty,
+    Role,
+    changes,
+    counts_as_registered,
+    roles_in,
+)
+from tallymark.broker.metadata.image import MetadataImage, TopicImage
+from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.partitions.table import Partitions
+from tallymark.errors import CODES, KafkaError
+from tallymark.log import LogManager
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.model import PartitionView, TopicSettings
+
+log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What the owner of all partitions does for those with several replicas. ``make`` makes the
+    partition of an opened log in a leader epoch; ``led`` and ``given_up`` hear of each that this
+    broker begins and ceases to lead; ``defaults`` are the broker's settings for topics."""
+
+    make: Callable[[Opened, int], Partition]
+    led: Callable[[Partition], None]
+    given_up: Callable[[Partition], None]
+    defaults: Callable[[], TopicSettings]
+
+
+class ReplicatedPartitions:
+    """Those of broker ``me``. Belongs to the event loop; :meth:`apply` is called by one caller at a
+    time."""
+
+    def __init__(
+        self,
+        me: int,
+        parts: ReplicaParts,
+        partitions: Partitions,
+        manager: LogManager,
+        opener: LogOpener,
+        owner: Owner,
+    ) -> None:
+        self._me = me
+        self._leads = parts.leads
+        self._followers = parts.followers
+        self._connections = parts.connections
+        self._partitions = partitions
+        self._manager = manager
+        self._opener = opener
+        self._owner = owner
+        self._roles: dict[TopicPartition, Role] = {}
+        self._failed: set[str] = set()
+        """Topics with a partition that could not be opened; tried again with every image."""
+        self._epoch = -1
+        self._counted = False
+        """Whether leads that the last image named were this broker's."""
+
+    def registered(self, epoch: int) -> None:
+        """This broker is registered under this broker epoch; what it led before was given up."""
+        self.resign()
+        self._epoch = epoch
+        self._followers.registered(epoch)
+
+    def resign(self) -> None:
+        """The session must be taken for dead: stop leading. Partitions that are followed go on."""
+        self._epoch = -1
+        self._counted = False
+        for key, role in list(self._roles.items()):
+            if role.duty is Duty.LEADER:
+                self._stop_leading(key)
+                del self._roles[key]
+
+    async def apply(self, image: MetadataImage, touched: Iterable[str]) -> Sequence[Failed]:
+        """Apply ``image``, in which the topics ``touched`` have changed or are gone. Returns the
+        partitions whose logs cannot be used."""
+        epoch = self._epoch
+        counts = counts_as_registered(image, self._me, epoch)
+        names = self._failed.union(touched)
+        if counts != self._counted:
+            names |= set(image.topics)
+        self._counted = counts
+        if image.brokers is not self._partitions.image.brokers:
+            self._connections.brokers_changed(image.brokers)
+            self._leads.brokers_changed(image.views)
+        before = {key: role for key, role in self._roles.items() if key[0] in names}
+        topics = [image.topics[name] for name in names if name in image.topics]
+        found = changes(before, dict(roles_in(topics, self._me, counts=counts)))
+        self._note_states(image, found.same)
+        await self._end(found.over, image)
+        failed = await self._begin(found.begun, image, epoch)
+        self._failed = {failure.wanted.topic.name for failure in failed}
+        return failed
+
+    def _note_states(self, image: MetadataImage, same: Mapping[TopicPartition, Role]) -> None:
+        for key, role in same.items():
+            if role.duty is Duty.LEADER:
+                view = self._view(image.topics[key[0]], key[1])
+                self._leads.configured(key, view.assignment, view.min_insync)
+                self._leads.state_seen(key, view.state)
+
+    # --- roles that end
+
+    async def _end(self, over: Mapping[TopicPartition, Role], image: MetadataImage) -> None:
+        await self._followers.unfollow(
+            [key for key, role in over.items() if role.duty is Duty.FOLLOWER]
+        )
+        for key, role in over.items():
+            if self._roles.pop(key, None) is None:
+                continue  # the session was lost meanwhile
+            if role.duty is Duty.LEADER:
+                self._stop_leading(key, deleted=role.topic_id not in image.names_by_id)
+            else:
+                self._remove(key, deleted=role.topic_id not in image.names_by_id)
+
+    def _stop_leading(self, key: TopicPartition, *, deleted: bool = False) -> None:
+        self._leads.end(key)
+        partition = self._remove(key, deleted=deleted)
+        if partition is not None:
+            self._owner.given_up(partition)
+
+    def _remove(self, key: TopicPartition, *, deleted: bool) -> Partition | None:
+        partition = self._partitions.held(*key)
+        if partition is not None:
+            self._manager.high_watermarks.note(*key, partition.high_watermark)
+            self._partitions.remove(partition, deleted=deleted)
+        return partition
+
+    # --- roles that begin
+
+    async def _begin(
+        self, begun: Mapping[TopicPartition, Role], image: MetadataImage, epoch: int
+    ) -> Sequence[Failed]:
+        if not begun:
+            return ()
+        wanted = [PartitionToOpen(image.topics[key[0]], key[1], True) for key in begun]
+        opened, failed = await asyncio.to_thread(self._opener.open, wanted)
+        leads: list[tuple[Opened, int]] = []
+        others: list[Opened] = []
+        for each in opened:
+            role = begun[_key(each)]
+            if role.duty is not Duty.LEADER:
+                others.append(each)
+            elif each.claim.log_epoch > role.epoch:
+                failed.append(Failed(each.wanted, _lost_epochs(each, role)))
+            else:
+                leads.append((each, role.epoch))
+        for started in await asyncio.to_thread(self._opener.start_epochs, leads):
+            if isinstance(started, Failed):
+                failed.append(started)
+            elif self._epoch == epoch:  # else the session was lost meanwhile
+                self._lead(started[0], begun[_key(started[0])])
+        for each in others:
+            self._hold(each, begun[_key(each)])
+        return failed
+
+    def _lead(self, opened: Opened, role: Role) -> None:
+        key = _key(opened)
+        partition = self._made(opened, role)
+        self._roles[key] = role
+        self._partitions.add(partition)
+        self._leads.begin(partition, self._view(opened.wanted.topic, key[1]))
+        log.info(
+            "leads partition=%s epoch=%d offset=%d high_watermark=%d",
+            partition,
+            role.epoch,
+            opened.log.end_offset,
+            partition.high_watermark,
+        )
+        self._owner.led(partition)
+
+    def _hold(self, opened: Opened, role: Role) -> None:
+        """Follow, or keep the log as it is."""
+        partition = self._made(opened, role)
+        self._roles[_key(opened)] = role
+        self._partitions.hold(partition)
+        if role.duty is Duty.FOLLOWER:
+            self._followers.follow(partition, role.leader)
+            log.info(
+                "follows partition=%s leader=%d epoch=%d offset=%d high_watermark=%d",
+                partition,
+                role.leader,
+                role.epoch,
+                opened.log.end_offset,
+                partition.high_watermark,
+            )
+
+    def _view(self, topic: TopicImage, index: int) -> PartitionView:
+        return topic.view_of(index, self._owner.defaults())
+
+    def _made(self, opened: Opened, role: Role) -> Partition:
+        partition = self._owner.make(opened, role.epoch)
+        topic, index = partition.topic, partition.index
+        partition.begin_replicated(self._manager.high_watermarks.of(topic, index))
+        return partition
+
+
+def _key(opened: Opened) -> TopicPartition:
+    return opened.wanted.topic.name, opened.wanted.index
+
+
+def _lost_epochs(opened: Opened, role: Role) -> KafkaError:
+    return KafkaError(
+        CODES["FENCED_LEADER_EPOCH"],
+        f"{opened.wanted}: the log is in leader epoch {opened.claim.log_epoch}, the cluster in "
+        f"{role.epoch}: ZooKeeper has lost states, bring back its data",
+    )

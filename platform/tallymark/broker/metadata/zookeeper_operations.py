@@ -1,0 +1,80 @@
+"""What operators ask for, for the event loop: elections, moves, deletions of topics.
+
+Decisions and writes are those of :mod:`tallymark.coordination.replicas`, in the thread for
+ZooKeeper. Where no replica surely has everything, brokers are asked in between where their logs
+end, on the loop: no thread waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
+
+from tallymark.broker.metadata.image import MetadataImage
+from tallymark.broker.metadata.port import Membership, Targets
+from tallymark.coordination import ZooKeeper
+from tallymark.coordination.replicas.electing import Elector
+from tallymark.coordination.replicas.reassigning import Reassigner
+from tallymark.errors import CODES, KafkaError
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.election import Kind
+
+T = TypeVar("T")
+
+DELETE_SECONDS: Final = 15.0
+"""How long a deletion waits for the controller."""
+
+
+class RunsThere(Protocol):
+    """Runs a command in the thread for ZooKeeper."""
+
+    def __call__(self, command: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+async def elect_leaders(
+    zookeeper: ZooKeeper,
+    membership: Membership,
+    kind: Kind,
+    partitions: Sequence[TopicPartition],
+    run: RunsThere,
+    now_ms: Callable[[], int],
+) -> Mapping[TopicPartition, KafkaError]:
+    """See :meth:`~tallymark.broker.metadata.port.Cluster.elect_leaders`: decide, ask brokers where
+    nothing else decides, decide again."""
+    elector = Elector(zookeeper, now_ms, membership.defaults())
+    first = await run(lambda: elector.elect(kind, partitions))
+    if not first.ask:
+        return first.failed
+    tails = await membership.asker.tails(first.views, first.ask)
+    second = await run(lambda: elector.elect(kind, list(first.ask), tails))
+    return {**first.failed, **second.failed}
+
+
+async def reassign(
+    zookeeper: ZooKeeper, targets: Targets, run: RunsThere, now_ms: Callable[[], int]
+) -> Mapping[TopicPartition, KafkaError]:
+    """See :meth:`~tallymark.broker.metadata.port.Cluster.reassign`; the image is not newer yet."""
+    reassigner = Reassigner(zookeeper, now_ms)
+    return await run(lambda: reassigner.move(targets))
+
+
+async def delete_topics(
+    names: Sequence[str],
+    ask: Callable[[], Sequence[str]],
+    run: RunsThere,
+    refreshed: Callable[[], Awaitable[MetadataImage]],
+) -> Mapping[str, KafkaError]:
+    """See :meth:`~tallymark.broker.metadata.port.Cluster.delete_topics`. ``ask`` asks the
+    controller, and returns the names that no topic has; ``refreshed`` returns an image of now.
+    REQUEST_TIMED_OUT for topics that the controller has not deleted in time."""
+    unknown = await run(ask)
+    code, late = CODES["UNKNOWN_TOPIC_OR_PARTITION"], CODES["REQUEST_TIMED_OUT"]
+    failed = {name: KafkaError(code, name) for name in unknown}
+    asked, loop = set(names) - set(unknown), asyncio.get_running_loop()
+    deadline = loop.time() + DELETE_SECONDS
+    while left := asked & set((await refreshed()).topics):
+        if loop.time() > deadline:
+            return failed | {name: KafkaError(late, f"the deletion of {name}") for name in left}
+        await asyncio.sleep(0.05)
+    return failed

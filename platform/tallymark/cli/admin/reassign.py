@@ -1,0 +1,186 @@
+"""``tallymark reassign``: move replicas to other brokers, see how far they are, and cancel.
+
+A plan is a file in the format of Apache Kafka's ``kafka-reassign-partitions``::
+
+    {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.results import Results
+from tallymark.errors import TallymarkError, UserError
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.rebalancing import rebalanced
+from tallymark.shell.confirm import confirmed, destructive_options
+from tallymark.shell.output import end, json_option, print_line, show
+from tallymark.shell.target import cluster_options, take_target
+
+Plan = Mapping[TopicPartition, Sequence[int]]
+_COLUMNS: Final = ("topic", "partition", "replicas", "adding", "removing")
+_MOST_BYTES: Final = 64 * 1024 * 1024
+
+
+@click.group("reassign")
+def command() -> None:
+    """Move replicas to other brokers."""
+
+
+@command.command("plan")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="NAME", help="Default: all topics.")
+@click.option("--to", "brokers", metavar="1,2,...", help="Brokers to use. Default: all that live.")
+@click.option("--without", metavar="ID,...", help="Brokers to empty.")
+@click.option("--even", is_flag=True, help="Also move replicas from brokers that have more.")
+@cluster_options
+def plan(
+    topics: tuple[str, ...], brokers: str | None, without: str | None, even: bool, **options: Any
+) -> None:
+    """Print a plan that moves as few replicas as possible. Nothing is changed."""
+    with Admin(**take_target(options).client) as admin:
+        found = planned(
+            admin,
+            topics,
+            _ids(brokers, "--to") if brokers else None,
+            _ids(without, "--without") if without else (),
+            even=even,
+        )
+    print_line(json.dumps(_document(found)))
+    click.echo(f"{len(found)} partitions would move; save this, and apply it", err=True)
+
+
+@command.command("apply")
+@click.argument("file", type=click.File("rb"))
+@destructive_options
+@cluster_options
+def apply(file: Any, dry_run: bool, yes: bool, **options: Any) -> None:
+    """Begin the moves of the plan in FILE (- is standard input). They go on in the background."""
+    moves = read_plan(file.read(_MOST_BYTES + 1))
+    begin(moves, f"move {len(moves)} partitions", options, dry_run=dry_run, yes=yes)
+
+
+@command.command("status")
+@json_option
+@cluster_options
+def status(as_json: bool, **options: Any) -> None:
+    """Print the partitions that move now."""
+    with Admin(**take_target(options).client) as admin:
+        moving = admin.moving_partitions()
+    rows = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "replicas": list(move.target),
+            "adding": list(move.adding),
+            "removing": list(move.removing),
+        }
+        for (topic, partition), move in sorted(moving.items())
+    ]
+    show(rows, _COLUMNS, as_json)
+    end(len(rows), [])
+
+
+@command.command("cancel")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="NAME", help="Default: all topics.")
+@destructive_options
+@cluster_options
+def cancel(topics: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) -> None:
+    """Cancel moves: partitions go back to the replicas that they had before."""
+    with Admin(**take_target(options).client) as admin:
+        moving = [key for key in admin.moving_partitions() if not topics or key[0] in topics]
+        if not moving:
+            print_line("nothing moves")
+        elif confirmed(f"cancel {len(moving)} moves", dry_run=dry_run, yes=yes):
+            _report(admin.move_partitions(dict.fromkeys(moving, None)), "cancelled")
+
+
+def begin(moves: Plan, what: str, options: Any, *, dry_run: bool, yes: bool) -> None:
+    """Begin moves after the person has agreed to ``what``, and print what became of each."""
+    if not moves:
+        print_line("nothing is to be moved")
+    elif confirmed(what, dry_run=dry_run, yes=yes):
+        with Admin(**take_target(options).client) as admin:
+            _report(admin.move_partitions(moves), "moves")
+
+
+def planned(
+    admin: Admin,
+    topics: Sequence[str],
+    brokers: Sequence[int] | None,
+    without: Sequence[int],
+    *,
+    even: bool = False,
+) -> Plan:
+    """The moves that bring the topics (none: all) to these brokers (None: all that live)."""
+    described = admin.describe_topics(topics or None)
+    for error in described.errors.values():
+        raise error
+    live = {one.id: one.rack for one in admin.describe_cluster().brokers}
+    strange = sorted({*(brokers or ()), *without} - set(live))
+    if brokers is not None and strange:
+        raise UserError(f"no broker {strange[0]} is registered", f"live brokers: {sorted(live)}")
+    wanted = set(live if brokers is None else brokers) - set(without)
+    if not wanted:
+        raise UserError("no broker is left to move to", "name others with --to")
+    current = {
+        (topic.name, part.partition): part.replicas
+        for topic in described.done.values()
+        for part in topic.partitions
+    }
+    racks = {one: live[one] for one in wanted if live[one]}
+    return rebalanced(current, wanted, racks if len(racks) == len(wanted) else {}, even=even)
+
+
+def read_plan(content: bytes) -> Plan:
+    """The moves in a plan. UserError where it is none."""
+    problem = "the plan is larger than 64 MiB" if len(content) > _MOST_BYTES else ""
+    try:
+        found: dict[TopicPartition, tuple[int, ...]] = {}
+        for one in json.loads(content)["partitions"] if not problem else ():
+            key = (one["topic"], one["partition"])
+            replicas = tuple(one["replicas"])
+            if not isinstance(key[0], str) or not all(
+                type(each) is int and each >= 0 for each in (key[1], *replicas)
+            ):
+                problem = f"{key[0]}-{key[1]}: numbers of partitions and brokers are expected"
+            elif key in found:
+                problem = f"{key[0]}-{key[1]} is in it twice"
+            found[key] = replicas
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        raise UserError(
+            f"this is no plan: {problem[:200]}",
+            'write {"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2]}]},'
+            " or print one with tallymark reassign plan",
+        )
+    return found
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": topic, "partition": partition, "replicas": list(replicas)}
+            for (topic, partition), replicas in sorted(plan.items())
+        ],
+    }
+
+
+def _report(results: Results[TopicPartition, None], verb: str) -> None:
+    for topic, partition in sorted(results):
+        print_line(f"{topic}-{partition}: {verb}")
+    errors: list[TallymarkError] = list(results.errors.values())
+    end(len(results), errors)
+
+
+def _ids(text: str, option: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise UserError(f"{option} {text!r} is no list of broker ids", f"{option} 1,2,3")
+    return [int(part) for part in parts]

@@ -1,0 +1,165 @@
+"""Topics with three replicas on three brokers: who leads, who copies, and what is acknowledged."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from brokers_in_memory import BrokersInMemory, eventually
+from cluster_members import delete
+
+from tallymark import Admin
+from tallymark.errors import KafkaError
+from tallymark.replication.model import Assignment
+from tallymark.testing.memory_files import MemoryFiles
+
+Cluster = BrokersInMemory
+VALUES = [b"%d" % number for number in range(10)]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with BrokersInMemory(tmp_path) as brokers:
+        brokers.create("t", min_insync_replicas=2)
+        yield brokers
+
+
+def write(cluster: Cluster, values: list[bytes]) -> None:
+    for value in values:
+        assert cluster.produce("t", value).error_code == 0
+
+
+def error_of(cluster: Cluster, acks: int = -1, leader: int = 0) -> str:
+    answer = cluster.produce("t", b"x", acks, leader)
+    return KafkaError(answer.error_code).name if answer.error_code else "NONE"
+
+
+def test_what_is_acknowledged_is_on_all_and_outlives_its_leader(cluster: Cluster) -> None:
+    write(cluster, VALUES[:5])
+    assert cluster.wait_until_equal("t") == VALUES[:5]
+    first = cluster.leader("t")
+    cluster.brokers[first].kill()
+    second = eventually(lambda: (one := cluster.state("t").leader) not in (first, -1) and one)
+    write(cluster, VALUES[5:])
+    assert cluster.content(second, "t")[0] == VALUES
+    cluster.brokers[first].start()
+    assert cluster.wait_until_equal("t") == VALUES
+    eventually(lambda: set(cluster.state("t").isr) == {1, 2, 3})
+    assert cluster.state("t").leader_epoch >= 1
+
+
+def test_with_too_few_in_sync_acks_all_is_refused_and_acks_1_is_not(cluster: Cluster) -> None:
+    write(cluster, VALUES[:1])
+    leader = cluster.leader("t")
+    for one in set(cluster.brokers) - {leader}:
+        cluster.brokers[one].stop()
+    eventually(lambda: error_of(cluster) == "NOT_ENOUGH_REPLICAS")
+    assert error_of(cluster, acks=1) == "NONE"
+    assert len(cluster.state("t").isr) >= 2, "it never falls below min.insync.replicas"
+    values, high_watermark = cluster.content(leader, "t")
+    assert high_watermark < len(values), "consumers do not see what one broker has alone"
+    for one in set(cluster.brokers) - {leader}:
+        cluster.brokers[one].start()
+    cluster.wait_until_equal("t")
+    assert error_of(cluster) == "NONE"
+
+
+def test_a_broker_that_does_not_lead_names_the_one_that_does(cluster: Cluster) -> None:
+    leader = cluster.leader("t")
+    other = next(one for one in cluster.brokers if one != leader)
+    answer = cluster.produce("t", b"x", leader=other)
+    assert KafkaError(answer.error_code).name == "NOT_LEADER_OR_FOLLOWER"
+    assert answer.current_leader.leader_id == leader
+
+
+def test_a_broker_with_an_empty_disk_copies_everything_before_it_is_in_sync(
+    cluster: Cluster,
+) -> None:
+    write(cluster, VALUES)
+    lost = next(one for one in cluster.brokers if one != cluster.leader("t"))
+    cluster.brokers[lost].stop()
+    cluster.disks[lost] = MemoryFiles()
+    cluster.brokers[lost] = cluster.broker(lost).start()
+    assert cluster.wait_until_equal("t") == VALUES
+    eventually(lambda: set(cluster.state("t").isr) == {1, 2, 3})
+
+
+def has_no_log(cluster: Cluster, node_id: int) -> bool:
+    logs = cluster.running(node_id).logs
+    return logs is not None and logs.get("t", 0) is None
+
+
+def has_other_leader(cluster: Cluster, than: int) -> bool:
+    return cluster.state("t").leader not in (than, -1)
+
+
+def is_longer(values: list[bytes], than: int) -> bool:
+    return len(values) > than
+
+
+def test_replicas_move_to_another_broker_and_back(cluster: Cluster) -> None:
+    write(cluster, VALUES[:5])
+    moved = cluster.brokers[4] = cluster.broker(4).start()
+    with Admin(bootstrap_servers=moved.bootstrap_servers) as admin:
+        assert admin.moving_partitions() == {}
+        admin.move_partitions({("t", 0): (4, 2)}).check()
+        eventually(lambda: not admin.moving_partitions() and cluster.topic("t").of(0).replicas)
+        eventually(lambda: cluster.topic("t").of(0) == Assignment((4, 2)))
+        assert set(cluster.state("t").isr) == {2, 4}
+        write(cluster, VALUES[5:])
+        assert cluster.wait_until_equal("t", 2, 4) == VALUES
+        eventually(lambda: cluster.partition(1, "t") is None)
+        admin.move_partitions({("t", 0): (1,)}).check()
+        eventually(lambda: cluster.topic("t").of(0) == Assignment((1,)))
+        eventually(lambda: cluster.running(1).partitions.get("t", 0))
+        assert cluster.content(1, "t")[0] == VALUES
+
+
+def test_a_deleted_topic_goes_from_all_brokers(cluster: Cluster) -> None:
+    write(cluster, VALUES[:1])
+    cluster.wait_until_equal("t")
+    assert delete(cluster.any_address, "t") == 0
+    eventually(lambda: all(cluster.partition(one, "t") is None for one in cluster.brokers))
+    for one in cluster.brokers:
+        eventually(partial(has_no_log, cluster, one))
+    cluster.create("t", min_insync_replicas=2)
+    write(cluster, VALUES[:2])
+    assert cluster.wait_until_equal("t") == VALUES[:2]
+
+
+def test_writes_go_on_while_leaders_change(cluster: Cluster) -> None:
+    """As many acknowledged as in the log, each once and in order, whatever broker stops."""
+    acknowledged: list[bytes] = []
+    enough = threading.Event()
+
+    def work() -> None:
+        number = 0
+        while not enough.is_set():
+            value = b"%d" % number
+            try:
+                if cluster.produce("t", value).error_code == 0:
+                    acknowledged.append(value)
+            except (OSError, AssertionError):
+                pass
+            number += 1
+
+    writer = threading.Thread(target=work)
+    writer.start()
+    try:
+        for _ in range(3):
+            count = len(acknowledged)
+            eventually(partial(is_longer, acknowledged, count + 5))
+            leader = cluster.leader("t")
+            cluster.brokers[leader].kill()
+            eventually(partial(has_other_leader, cluster, leader))
+            cluster.brokers[leader].start()
+            eventually(lambda: set(cluster.state("t").isr) == {1, 2, 3})
+    finally:
+        enough.set()
+        writer.join()
+    values = cluster.wait_until_equal("t")
+    there = [value for value in values if value in set(acknowledged)]
+    assert there == acknowledged
