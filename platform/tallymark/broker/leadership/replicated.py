@@ -139,7 +139,7 @@ class ReplicatedPartitions:
                 self._remove(key, deleted=role.topic_id not in image.names_by_id)
 
     def _stop_leading(self, key: TopicPartition, *, deleted: bool = False) -> None:
-        self._leads.end(key)
+        self._leads.end(key, deleted=deleted)
         partition = self._remove(key, deleted=deleted)
         if partition is not None:
             self._owner.given_up(partition)

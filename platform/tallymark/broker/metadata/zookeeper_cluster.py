@@ -6,13 +6,12 @@ election as controller, delete topics if elected, read the changes, apply the ne
 controller does with partitions of several replicas is in :mod:`.zookeeper_controller`, in a thread
 of its own; the states that their leaders write are in :mod:`.zookeeper_states`, in another one.
 
-Only the controller deletes. Any broker creates topics and partitions and changes settings: a pure
-function of the state that was read, in a transaction that succeeds only while that has not changed
-(:mod:`tallymark.coordination.topics.writer`).
+Only the controller deletes. Any broker creates topics and partitions, changes settings and raises
+levels of features: what it decides is a pure function of what was read, and the transaction
+succeeds only if that has not changed. So no single process has to decide.
 
-While the session is SUSPENDED or LOST no command succeeds, but the broker continues to serve: it
-gives up only leads that another broker may have by then (:mod:`.zookeeper_membership`). Requests
-that need ZooKeeper (topics, new blocks of producer ids) get a retriable error until it is back.
+While the session is SUSPENDED or LOST no command succeeds, and requests that need ZooKeeper get a
+retriable error; what has one replica is served, since no other broker can have taken it over.
 """
 
 from __future__ import annotations
@@ -26,13 +25,7 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
-from tallymark.broker.metadata.port import (
-    LeadershipClaim,
-    Membership,
-    OnChange,
-    StateOutcome,
-    Targets,
-)
+from tallymark.broker.metadata.port import LeadershipClaim, Membership, OnChange, StateOutcome
 from tallymark.broker.metadata.producer_ids import ProducerIds
 from tallymark.broker.metadata.zookeeper_controller import ControllerTask
 from tallymark.broker.metadata.zookeeper_membership import MembershipWatch, NoLogs
@@ -183,7 +176,9 @@ class ZooKeeperCluster:
         asked = partial(self._view.request_deletes, names)
         return await delete_topics(names, asked, self._answered, self._refreshed)
 
-    async def reassign(self, targets: Targets) -> Mapping[TopicPartition, KafkaError]:
+    async def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Mapping[TopicPartition, KafkaError]:
         """By compare-and-set, as :mod:`tallymark.coordination.replicas.reassigning` does it."""
         failed = await reassign(self._zookeeper, targets, self._answered, self._now_ms)
         await self._refreshed()
