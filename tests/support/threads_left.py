@@ -12,11 +12,13 @@ from eventually import eventually
 
 BROKER_POOLS = (
     "tallymark-cleaner",
+    "tallymark-controller",
     "tallymark-cut",
     "tallymark-epochs",
     "tallymark-flush",
     "tallymark-logins",
     "tallymark-prepare",
+    "tallymark-states",
     "tallymark-upkeep",
     "tallymark-zookeeper",
 )
