@@ -107,6 +107,7 @@ def test_logs_that_part_are_cut_in_rounds_and_become_equal(broker: BrokerThread)
             leaders.start_epoch(epoch)
             leaders.append_leaders(batch(leaders.end_offset, epoch), epoch, 0)
         topic.partition.leader_epoch = 4
+        topic.lead.grown()  # as after an append of a producer
 
     follower = Follower(topic)
     mine = follower.mine.log
