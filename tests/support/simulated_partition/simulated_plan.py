@@ -27,6 +27,7 @@ configure   an operator sets min.insync.replicas to ``other``
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,16 +80,18 @@ class Plan:
     events: tuple[Event, ...]
 
 
-def plan_of(seed: int) -> Plan:
-    """The plan of a seed."""
+def plan_of(seed: int, only: Sequence[str] = FAULTS) -> Plan:
+    """The plan of a seed. ``only``: all faults are of these kinds."""
     chances = random.Random(seed)
     replicas = tuple(range(1, chances.choice((3, 3, 3, 3, 2, 4)) + 1))
     brokers = tuple(range(1, len(replicas) + 1 + chances.choice((0, 0, 1, 2))))
     weights = {kind: chances.choice((0, 0, 1, 1, 3)) for kind in FAULTS}
     for kind in RARE:
         weights[kind] = min(weights[kind], 1)
+    for kind in set(FAULTS) - set(only):
+        weights[kind] = 0
     if not any(weights.values()):
-        weights["kill"] = 1
+        weights[only[0] if only is not FAULTS else "kill"] = 1
     kinds = chances.choices(FAULTS, [weights[kind] for kind in FAULTS], k=chances.randrange(3, 24))
     events = [_fault(chances, kind, brokers) for kind in kinds]
     for _ in range(chances.randrange(10, 60)):
