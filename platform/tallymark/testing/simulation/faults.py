@@ -116,6 +116,13 @@ def _links(kind: FaultKind, host: BrokerHost, world: World) -> list[tuple[str, s
             return [(here, ZOOKEEPER)]
         case FaultKind.FROM_ZOOKEEPER:
             return [(ZOOKEEPER, here)]
+        case FaultKind.NO_BROKERS:
+            others = [each.host for each in world.hosts if each is not host]
+            return [link for each in others for link in ((here, each), (each, here))]
+        case FaultKind.TO_BROKERS:
+            return [(here, each.host) for each in world.hosts if each is not host]
+        case FaultKind.FROM_BROKERS:
+            return [(each.host, here) for each in world.hosts if each is not host]
         case FaultKind.NO_CLIENTS:
             return [link for each in world.clients for link in ((here, each), (each, here))]
         case FaultKind.TO_CLIENTS:

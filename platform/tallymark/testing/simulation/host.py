@@ -24,6 +24,7 @@ from tallymark.testing.simulation.zookeeper import HOST as ZOOKEEPER
 from tallymark.testing.simulation.zookeeper import SimulatedZooKeeper
 
 PORT: Final = 9092
+CHROOT: Final = "/simulated"
 SESSION_MS: Final = 4000
 _AGAIN_SECONDS: Final = 1.0
 
@@ -186,12 +187,14 @@ class BrokerHost:
             "port": PORT,
             "listeners_allow_plaintext": True,
             "enable_zookeeper": True,
-            "zookeeper_connect": f"{ZOOKEEPER}:2181/simulated",
+            "zookeeper_connect": f"{ZOOKEEPER}:2181{CHROOT}",
             "zookeeper_session_timeout_ms": SESSION_MS,
             "log_dirs": (Path(self.folder),),
             "log_segment_bytes": plan.segment_bytes,
             "log_flush_before_expose": plan.flush,
             "offsets_topic_num_partitions": 2,
+            "offsets_topic_replication_factor": plan.replicas,
+            "min_insync_replicas": plan.min_insync,
             "log_cleaner_backoff_ms": 1000,
             "log_retention_check_interval_ms": 3000,
             "log_flush_offset_checkpoint_interval_ms": 4000,

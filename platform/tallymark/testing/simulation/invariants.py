@@ -28,6 +28,8 @@ class Invariants:
 
     flush: bool
     topic: str
+    replicas: int = 1
+    """With several, one power failure takes nothing."""
     excused: set[str] = field(default_factory=set[str])
     excused_commits: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
     """(group, partition) -> may run backwards once."""
@@ -89,7 +91,7 @@ class Invariants:
         self, host: BrokerHost, partitions: Container[int], commits: Iterable[tuple[str, int]]
     ) -> None:
         """What is not on the disk now, and was acknowledged without a flush, need not come back."""
-        if self.flush:
+        if self.flush or self.replicas > 1:
             return
         kept = {value for log in logs_of(host, self.topic).values() for value in values_in(log)}
         # What was sent, not only what is acknowledged: an answer may still be on its way.
@@ -107,7 +109,7 @@ class Invariants:
         broker = host.broker
         if broker is None or broker.state is None:
             return
-        for each in broker.state.partitions:
+        for each in broker.state.partitions.led():
             key = (each.topic, each.index, each.leader_epoch)
             other = self._leaders.setdefault(key, host.node_id)
             if other != host.node_id:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
+from typing import Final
 
 from tallymark.testing.simulation.engine.chances import Chances
 
@@ -21,6 +22,9 @@ class FaultKind(Enum):
     NO_ZOOKEEPER = "cut from ZooKeeper"
     TO_ZOOKEEPER = "nothing gets to ZooKeeper"
     FROM_ZOOKEEPER = "nothing comes from ZooKeeper"
+    NO_BROKERS = "cut from the other brokers"
+    TO_BROKERS = "nothing gets to the other brokers"
+    FROM_BROKERS = "nothing comes from the other brokers"
     NO_CLIENTS = "cut from clients"
     TO_CLIENTS = "nothing gets to clients"
     FROM_CLIENTS = "nothing comes from clients"
@@ -30,6 +34,10 @@ class FaultKind(Enum):
     FULL_DISK = "the disk is full"
     DISK_ERROR = "the disk fails once"
     LOST_ANSWERS = "answers of ZooKeeper are lost"
+
+
+POWER: Final = (FaultKind.POWER, FaultKind.POWER_AT_WRITE)
+BETWEEN_BROKERS: Final = (FaultKind.NO_BROKERS, FaultKind.TO_BROKERS, FaultKind.FROM_BROKERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``flush``: brokers answer after the flush (``log.flush.before.expose``)."""
+    """``flush``: brokers answer after the flush (``log.flush.before.expose``). ``replicas`` of each
+    partition, of the groups' offsets, too; of three, two must have what is acknowledged."""
 
     seed: int
     brokers: int
@@ -62,12 +71,19 @@ class Plan:
     segment_bytes: int
     seconds: float
     faults: tuple[Fault, ...]
+    replicas: int = 1
+
+    @property
+    def min_insync(self) -> int:
+        """Of the topic."""
+        return min(2, self.replicas)
 
     def __str__(self) -> str:
         head = (
             f"seed {self.seed}: {self.brokers} brokers, {self.partitions} partitions, "
             f"{self.producers} producers, {self.consumers} consumers, {self.seconds:.1f} s, "
-            f"{'answers after' if self.flush else 'answers without'} the flush"
+            f"{'answers after' if self.flush else 'answers without'} the flush, "
+            f"{self.replicas} replicas"
         )
         return "\n".join((head, *map(str, self.faults)))
 
@@ -91,8 +107,33 @@ def plan_of(seed: int) -> Plan:
     )
 
 
-def _fault(chance: Random, brokers: int, seconds: float) -> Fault:
-    kind = chance.choice(list(FaultKind))
+def replicated_plan_of(seed: int) -> Plan:
+    """The plan of a seed for three brokers and topics with three replicas. Of power failures there
+    is at most one: two at a time may take what two brokers had acknowledged."""
+    chance = Chances(seed).of("replicated plan")
+    seconds = chance.uniform(12, 30)
+    drawn = [_fault(chance, 3, seconds, BETWEEN_BROKERS) for _ in range(chance.randint(1, 7))]
+    faults: list[Fault] = []
+    for each in sorted(drawn, key=lambda each: each.at):
+        if each.kind not in POWER or not any(other.kind in POWER for other in faults):
+            faults.append(each)
+    return Plan(
+        seed,
+        3,
+        chance.randint(1, 3),
+        chance.randint(1, 3),
+        chance.randint(1, 2),
+        chance.random() < 0.2,
+        chance.choice([4_000, 10_000, 1 << 30]),
+        seconds,
+        tuple(faults),
+        3,
+    )
+
+
+def _fault(chance: Random, brokers: int, seconds: float, more: tuple[FaultKind, ...] = ()) -> Fault:
+    kinds = [each for each in FaultKind if each not in BETWEEN_BROKERS]
+    kind = chance.choice([*kinds, *more])
     sizes = {
         FaultKind.SLOW_THREADS: chance.choice([100, 1000]),
         FaultKind.DELAYS: chance.choice([20, 200]),

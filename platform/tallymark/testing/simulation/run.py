@@ -10,8 +10,12 @@ from collections.abc import Awaitable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from tallymark.coordination import paths
 from tallymark.protocol.messages import CreateTopicsRequest
-from tallymark.protocol.messages.k19_create_topics import CreateTopicsRequestTopic
+from tallymark.protocol.messages.k19_create_topics import (
+    CreateTopicsRequestConfig,
+    CreateTopicsRequestTopic,
+)
 from tallymark.testing.simulation.caller import Caller
 from tallymark.testing.simulation.consumer import SimulatedConsumer
 from tallymark.testing.simulation.engine.chances import Chances
@@ -21,16 +25,18 @@ from tallymark.testing.simulation.engine.process import RUNNING, Process
 from tallymark.testing.simulation.engine.sealed import sealed
 from tallymark.testing.simulation.faults import heal, inject
 from tallymark.testing.simulation.history import History
-from tallymark.testing.simulation.host import PORT, BrokerHost
+from tallymark.testing.simulation.host import CHROOT, PORT, BrokerHost
 from tallymark.testing.simulation.invariants import BrokenInvariantError, Invariants, logs_of
 from tallymark.testing.simulation.network import Network
-from tallymark.testing.simulation.plan import Plan, plan_of
+from tallymark.testing.simulation.plan import Plan, plan_of, replicated_plan_of
 from tallymark.testing.simulation.producer import SimulatedProducer
+from tallymark.testing.simulation.whole import nothing_is_parked, until_equal
 from tallymark.testing.simulation.zookeeper import SimulatedZooKeeper
 
 T = TypeVar("T")
 
 TOPIC: Final = "simulated"
+_REPLICATED: Final = b'{"features":{"replication.version":1},"version":1}'
 _LOOK_SECONDS: Final = 0.25
 _WHOLE_SECONDS: Final = 90.0
 """So long after all faults the cluster must be whole."""
@@ -58,6 +64,11 @@ class Outcome:
 def run_seed(seed: int) -> Outcome:
     """The run of a seed."""
     return run_plan(plan_of(seed))
+
+
+def run_replicated_seed(seed: int) -> Outcome:
+    """The run of a seed with three brokers and three replicas."""
+    return run_plan(replicated_plan_of(seed))
 
 
 def run_plan(plan: Plan) -> Outcome:
@@ -101,7 +112,7 @@ class World:
             BrokerHost(number, plan, jobs, self.network, self.zookeeper, self.history)
             for number in range(1, plan.brokers + 1)
         ]
-        self.invariants = Invariants(plan.flush, TOPIC)
+        self.invariants = Invariants(plan.flush, TOPIC, plan.replicas)
         self.clients: list[str] = []
         """Their hosts."""
         self._processes: list[Process] = []
@@ -129,6 +140,8 @@ class World:
 
     async def _go(self) -> None:
         plan, chances = self.plan, self.loop.chances
+        if plan.replicas > 1:
+            self.zookeeper.make(f"{CHROOT}{paths.FEATURES}", _REPLICATED)
         for host in self.hosts:
             host.on_power_failure = self._power_failed
             host.start()
@@ -161,9 +174,12 @@ class World:
         for task in tasks:
             task.result()
         read = await self._within("everything is read", self._audit())
+        caller = self._caller("replicas")
+        equal = self._begin(caller, until_equal(caller, self.hosts, plan.replicas))
+        await self._within("all replicas are in sync and equal", equal)
         self._look()
         self.invariants.acknowledged_is_kept(read)
-        self._nothing_is_parked()
+        await nothing_is_parked(self.hosts)
         for host in self.hosts:
             await host.stop()
 
@@ -171,8 +187,14 @@ class World:
         caller = self._caller("admin")
 
         async def create() -> None:
+            least = CreateTopicsRequestConfig(
+                name="min.insync.replicas", value=str(self.plan.min_insync)
+            )
             topic = CreateTopicsRequestTopic(
-                name=TOPIC, num_partitions=self.plan.partitions, replication_factor=1
+                name=TOPIC,
+                num_partitions=self.plan.partitions,
+                replication_factor=self.plan.replicas,
+                configs=(least,),
             )
             request = CreateTopicsRequest(topics=(topic,), timeout_ms=5000)
             while True:
@@ -221,17 +243,6 @@ class World:
                     raise BrokenInvariantError("once", f"{value}: {found[str(value)]} and {offset}")
                 found[str(value)] = partition, offset
         return found
-
-    def _nothing_is_parked(self) -> None:
-        for host in self.hosts:
-            broker = host.broker
-            if broker is None:
-                raise BrokenInvariantError("eventually_whole", f"{host.name} is down")
-            for server in broker.listeners.servers.values():
-                if server.working:
-                    raise BrokenInvariantError(
-                        "eventually_whole", f"{host.name} has requests that are not answered"
-                    )
 
     async def _watch(self) -> None:
         while True:

@@ -16,13 +16,14 @@ from typing import Final, TypeVar, cast
 
 from tallymark.coordination import Access
 from tallymark.coordination.session.client import Waiting
+from tallymark.coordination.session.nodes import Create, Step
 from tallymark.errors import ConnectError
 from tallymark.testing.simulation.engine.jobs import Jobs
 from tallymark.testing.simulation.engine.process import Process
 from tallymark.testing.simulation.network import Network
 from tallymark.testing.zookeeper_tree.client import TreeClient
 from tallymark.testing.zookeeper_tree.ensemble import Ensemble, Watched
-from tallymark.testing.zookeeper_tree.tree import Actor
+from tallymark.testing.zookeeper_tree.tree import Actor, Right
 
 T = TypeVar("T")
 
@@ -30,6 +31,7 @@ HOST: Final = "127.0.1.1"
 EPOCH_MS: Final = 1_700_000_000_000
 """The wall clock at the beginning of every run, ms UTC."""
 _RETRY_SECONDS: Final = 0.3
+_OPEN: Final[tuple[Right, ...]] = ((31, "world", "anyone"),)
 
 
 class SimulatedZooKeeper:
@@ -61,6 +63,18 @@ class SimulatedZooKeeper:
             )
 
         return make
+
+    def make(self, path: str, data: bytes) -> None:
+        """As an operator before any broker: a node and those above it."""
+        actor = self.ensemble.actor(self.ensemble.open(1000, "", self.now_ms()), self.now_ms())
+        steps: list[tuple[Step, tuple[Right, ...]]] = []
+        above = ""
+        for name in path.split("/")[1:]:
+            above += f"/{name}"
+            if not self.ensemble.tree.exists(above):
+                steps.append((Create(above, data if above == path else b""), _OPEN))
+        error = self.ensemble.commit(steps, actor)
+        assert error is None, error
 
     def _tick(self) -> None:
         self.ensemble.expire(self.now_ms())
