@@ -28,6 +28,9 @@ FOUND: Final = {
         115, "every_isr_member_has_the_committed", ("kill", "slow", "wipe")
     ),
     "broker_epoch_at_the_join": Found(0, "fenced_writes_nothing", ("kill", "slow", "power")),
+    "assigned_at_the_join": Found(
+        35, "isr_within_replicas_and_not_below_min", ("reassign", "cancel", "slow")
+    ),
     "epoch_on_the_high_watermark": Found(205, "no_answer_before_commit"),
     "least_isr": Found(0, "isr_within_replicas_and_not_below_min"),
     "reading_again": Found(

@@ -68,6 +68,17 @@ def broker_epoch_at_the_join(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Nodes, "stale", stale)
 
 
+def assigned_at_the_join(patch: pytest.MonkeyPatch) -> None:
+    """A broker enters the ISR though it is no replica any more: in a new leader epoch, too, the
+    leader may not have read the new assignment yet."""
+
+    def stale(nodes: Nodes, change: Change) -> dict[int, int]:
+        joining = change.joining if isinstance(change, ChangeState) else {}
+        return {one: epoch for one, epoch in joining.items() if nodes.epochs.get(one) != epoch}
+
+    patch.setattr(Nodes, "stale", stale)
+
+
 def epoch_on_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     """Who waits takes a high watermark of any leader epoch for its own (KAFKA-20634)."""
     committed = WaitingForAll[int].committed
@@ -216,6 +227,7 @@ MUTATIONS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {
         maximal_isr,
         broker_epoch_at_the_fetch,
         broker_epoch_at_the_join,
+        assigned_at_the_join,
         epoch_on_the_high_watermark,
         least_isr,
         reading_again,
