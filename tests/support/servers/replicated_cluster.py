@@ -23,7 +23,7 @@ from tallymark.replication.features import REPLICATION, Finalized
 from tallymark.testing.wire import WireClient
 from tallymark.testing.zookeeper import ZooKeeperServer
 
-SESSION_MS: Final = 2000
+SESSION_MS: Final = 3000
 T = TypeVar("T")
 
 
@@ -46,6 +46,7 @@ class ReplicatedCluster:
         for node_id, broker in self.brokers.items():
             zookeeper_at = f"--set=zookeeper.connect={self.connect}"
             broker.cluster = ("--id", str(node_id), zookeeper_at)
+            broker.data.parent.mkdir(parents=True, exist_ok=True)
         self._stack = contextlib.ExitStack()
 
     @property
