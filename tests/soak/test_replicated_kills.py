@@ -35,11 +35,11 @@ def controller(cluster: ReplicatedCluster) -> int:
 
 
 def victim(cluster: ReplicatedCluster, which: str) -> BrokerProcess:
-    node_id = {
-        "leader": cluster.leader,
-        "follower": lambda topic: cluster.followers(topic)[0],
-        "controller": lambda _: controller(cluster),
-    }[which]("t")
+    node_id = cluster.leader("t")
+    if which == "follower":
+        node_id = cluster.followers("t")[0]
+    elif which == "controller":
+        node_id = controller(cluster)
     return cluster.brokers[node_id]
 
 
