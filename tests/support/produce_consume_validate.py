@@ -105,6 +105,7 @@ class ConfluentWriter(_Writer):
                 "enable.idempotence": True,
                 "linger.ms": 2,
                 "message.timeout.ms": 60_000,
+                "socket.timeout.ms": 10_000,  # a paused broker is given up after this
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
                 "retry.backoff.ms": 20,
@@ -139,7 +140,11 @@ class TallymarkWriter(_Writer):
 
     def _write(self) -> None:
         with Producer(
-            bootstrap_servers=self._address, audit=False, stamp=True, retry_backoff_ms=20
+            bootstrap_servers=self._address,
+            audit=False,
+            stamp=True,
+            retry_backoff_ms=20,
+            request_timeout_ms=10_000,
         ) as producer:
             while not self._enough.is_set():
                 number, key, value = self._next()

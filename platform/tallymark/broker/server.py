@@ -204,6 +204,7 @@ class Broker:
             self._ports.threads,
             state.metrics.replication,
         )
+        state.metrics.following = replicas.followers.now
         tasks.push_async_callback(replicas.stop)
         leadership = Leadership(
             settings,

@@ -200,7 +200,8 @@ class Leadership:
             level = logging.DEBUG if known else logging.ERROR  # it fails with every image
             log.log(level, "partition offline partition=%s-%d: %s", name, index, failure.error)
             self._offline_logged[name, index] = str(failure.error)
-            self._partitions.set_offline(name, index, str(failure.error))
+            leads = failure.wanted.topic.partitions[index].leader == self._node_id
+            self._partitions.set_offline(name, index, str(failure.error), led=leads)
 
     def _lead(self, opened: Opened, epoch: int) -> None:
         if epoch != opened.claim.log_epoch:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import fields
 
 from tallymark.broker.connections.asking import BrokerAsker
 from tallymark.broker.connections.outgoing import outgoing
@@ -35,9 +34,7 @@ class ReplicaParts:
         metrics: ReplicationMetrics,
     ) -> None:
         loop, me = asyncio.get_running_loop(), settings.node_id
-        fetching = FetchSettings(
-            **{each.name: getattr(settings, each.name) for each in fields(FetchSettings)}
-        )
+        fetching = FetchSettings.of(settings)
 
         def clock_ms() -> int:
             """One that is never set: a jump would put all followers out of sync."""
