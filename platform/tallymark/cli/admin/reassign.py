@@ -139,8 +139,8 @@ def planned(
 def read_plan(content: bytes) -> Plan:
     """The moves in a plan. UserError where it is none."""
     problem = "the plan is larger than 64 MiB" if len(content) > _MOST_BYTES else ""
+    found: dict[TopicPartition, tuple[int, ...]] = {}
     try:
-        found: dict[TopicPartition, tuple[int, ...]] = {}
         for one in json.loads(content)["partitions"] if not problem else ():
             key = (one["topic"], one["partition"])
             replicas = tuple(one["replicas"])
