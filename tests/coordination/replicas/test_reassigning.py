@@ -119,7 +119,7 @@ def test_an_outcome_that_is_not_known_is_said(fault: Fault) -> None:
     zookeeper.commit = commit  # type: ignore[method-assign,assignment]
     failed = mover.move({HERE: (4, 1)})
     assert names(failed) == {HERE: "REQUEST_TIMED_OUT"}
-    assert "list the moves" in str(failed[HERE])
+    assert "look at the partition" in str(failed[HERE])
     zookeeper.commit = committed  # type: ignore[method-assign]
     servers.script = lambda name: Fault.NONE
     for late in servers.late:

@@ -9,16 +9,12 @@ again. An unclean election needs to know where logs end; the caller asks for tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
-from tallymark.coordination.cluster.controller import ControllerElection
-from tallymark.coordination.replicas.picture import PictureReader
-from tallymark.coordination.replicas.writing import Fate, ReplicaWriter
+from tallymark.coordination.replicas.requested import Failed, RequestedChanges, refusal_of
 from tallymark.coordination.session.zookeeper import ZooKeeper
-from tallymark.coordination.topics.writer import TopicWriter
-from tallymark.errors import CODES, KafkaError
+from tallymark.errors import KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication import in_sync
 from tallymark.replication.election import Elected, Kind, Tails, asked_for
@@ -29,9 +25,6 @@ from tallymark.replication.model import (
     Picture,
     TopicSettings,
 )
-from tallymark.replication.telling import Telling
-
-_ATTEMPTS: Final = 10
 
 
 @dataclass(slots=True)
@@ -57,11 +50,7 @@ class Elector:
     def __init__(
         self, zookeeper: ZooKeeper, now_ms: Callable[[], int], defaults: TopicSettings = DEFAULTS
     ) -> None:
-        self._now_ms = now_ms
-        self._reader = PictureReader(zookeeper, defaults)
-        self._guards = TopicWriter(zookeeper)
-        self._writer = ReplicaWriter(zookeeper, Telling(every_ms=0))  # it has no later
-        self._election = ControllerElection(zookeeper, -1, now_ms)
+        self._changes = RequestedChanges(zookeeper, now_ms, defaults)
 
     def elect(
         self,
@@ -70,55 +59,43 @@ class Elector:
         tails: Mapping[TopicPartition, Tails] | None = None,
     ) -> Elections:
         """Elect a leader of each. ``tails`` are answers to an earlier ``ask``: of the partitions in
-        it nothing is asked again. REQUEST_TIMED_OUT where the outcome is not known: look at the
-        partition, and ask again. Raises the session's errors: then nothing more was begun."""
-        result, left = Elections(), list(partitions)
-        for _ in range(_ATTEMPTS):
-            guard = self._guards.guard()
-            changes = self._decided(kind, left, tails or {}, result)
-            left = []
-            for outcome in self._writer.write(changes, [guard], self._now_ms()).outcomes:
-                key = outcome.change.partition
-                if outcome.fate is not Fate.DONE:
-                    result.failed[key] = _not_written(key, outcome.fate, outcome.why)
-                if outcome.fate is Fate.REFUSED:
-                    left.append(key)
-            if not left:
-                break
+        it nothing is asked again. REQUEST_TIMED_OUT as :meth:`.RequestedChanges.write`, which also
+        says what is raised."""
+        result = Elections()
+
+        def decide(
+            picture: Picture, keys: Sequence[TopicPartition], failed: Failed
+        ) -> list[ChangeState]:
+            return _decided(picture, keys, failed, kind, tails or {}, result)
+
+        result.failed |= self._changes.write(partitions, decide)
         return result
 
-    def _decided(
-        self,
-        kind: Kind,
-        partitions: Iterable[TopicPartition],
-        tails: Mapping[TopicPartition, Tails],
-        result: Elections,
-    ) -> list[ChangeState]:
-        keys = list(partitions)
-        picture = self._picture({topic for topic, _ in keys})
-        changes: list[ChangeState] = []
-        for key in keys:
-            result.failed.pop(key, None)
-            view = picture.partitions.get(key)
-            if view is None:
-                result.failed[key] = _error("UNKNOWN_TOPIC_OR_PARTITION", key, "it has no state")
-                continue
-            asked = _must_tell(kind, view, picture)
-            if asked and key not in tails:
-                result.ask[key], result.views[key] = asked, view
-                continue
-            outcome = asked_for(view, picture, kind, tails.get(key, {}))
-            if isinstance(outcome, Elected):
-                changes.append(ChangeState(key, view.state.version, outcome.state, outcome.why))
-            else:
-                result.failed[key] = _error(outcome.error, key, outcome.why)
-        return changes
 
-    def _picture(self, topics: set[str]) -> Picture:
-        brokers, suspects = self._reader.brokers(lambda _: True)
-        controller = self._election.current()
-        epoch = controller.epoch if controller is not None else 0
-        return Picture(brokers, self._reader.views(sorted(topics)), epoch, suspects)
+def _decided(
+    picture: Picture,
+    keys: Sequence[TopicPartition],
+    failed: Failed,
+    kind: Kind,
+    tails: Mapping[TopicPartition, Tails],
+    result: Elections,
+) -> list[ChangeState]:
+    changes: list[ChangeState] = []
+    for key in keys:
+        view = picture.partitions.get(key)
+        if view is None:
+            failed[key] = refusal_of("UNKNOWN_TOPIC_OR_PARTITION", key, "it has no state")
+            continue
+        asked = _must_tell(kind, view, picture)
+        if asked and key not in tails:
+            result.ask[key], result.views[key] = asked, view
+            continue
+        outcome = asked_for(view, picture, kind, tails.get(key, {}))
+        if isinstance(outcome, Elected):
+            changes.append(ChangeState(key, view.state.version, outcome.state, outcome.why))
+        else:
+            failed[key] = refusal_of(outcome.error, key, outcome.why)
+    return changes
 
 
 def _must_tell(kind: Kind, view: PartitionView, picture: Picture) -> tuple[int, ...]:
@@ -129,12 +106,3 @@ def _must_tell(kind: Kind, view: PartitionView, picture: Picture) -> tuple[int, 
         return ()
     up = tuple(one for one in view.assignment.replicas if picture.is_up(one))
     return up if len(up) > 1 else ()
-
-
-def _error(name: str, key: TopicPartition, why: str) -> KafkaError:
-    return KafkaError(CODES[name], f"{key[0]}-{key[1]}: {why}")
-
-
-def _not_written(key: TopicPartition, fate: Fate, why: str) -> KafkaError:
-    unknown = "it may still be elected: " if fate is Fate.UNKNOWN else ""
-    return _error("REQUEST_TIMED_OUT", key, f"{unknown}{why}")
