@@ -75,6 +75,23 @@ def test_a_broker_that_does_not_lead_names_the_one_that_does(cluster: Cluster) -
     assert answer.current_leader.leader_id == leader
 
 
+def test_a_leader_whose_session_is_lost_leads_in_a_new_epoch_only(cluster: Cluster) -> None:
+    """Another broker may lead by the time it is registered again: what it still took in the old
+    epoch would be in no other log."""
+    write(cluster, VALUES[:5])
+    first = cluster.leader("t")
+    before, led = cluster.state("t").leader_epoch, cluster.partition(first, "t")
+    assert led is not None
+    cluster.end_session(first)
+    eventually(lambda: led.is_withdrawn)
+    eventually(lambda: cluster.state("t").leader >= 0 and cluster.state("t").leader_epoch > before)
+    write(cluster, VALUES[5:])
+    assert cluster.wait_until_equal("t") == VALUES
+    now = cluster.partition(first, "t")
+    assert now is not None
+    assert now.leader_epoch > before
+
+
 def test_a_broker_with_an_empty_disk_copies_everything_before_it_is_in_sync(
     cluster: Cluster,
 ) -> None:

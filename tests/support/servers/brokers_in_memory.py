@@ -12,11 +12,7 @@ from typing import Any, Self, TypeVar
 from tallymark import Admin
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.state import BrokerState
-from tallymark.coordination import (
-    TopicAssignment,
-    TopicRegistry,
-    ZooKeeper,
-)
+from tallymark.coordination import TopicAssignment, TopicRegistry, ZooKeeper, paths
 from tallymark.coordination.cluster.feature_levels import read_features, write_features
 from tallymark.log import Log
 from tallymark.protocol.messages import (
@@ -83,6 +79,12 @@ class BrokersInMemory:
     def state(self, name: str) -> PartitionState:
         """The state node of the topic's partition 0."""
         return TopicRegistry(self.zookeeper).states([self.topic(name)])[name, 0]
+
+    def end_session(self, node_id: int) -> None:
+        """The broker's session in ZooKeeper is over, as after a long silence."""
+        node = self.zookeeper.find(paths.broker(node_id))
+        assert node is not None
+        self.server.end_session(node.session)
 
     def running(self, node_id: int) -> BrokerState:
         """What the broker knows."""

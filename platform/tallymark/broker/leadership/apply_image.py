@@ -20,7 +20,7 @@ from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import KafkaError
-from tallymark.log import LogConfig, LogManager
+from tallymark.log import Log, LogConfig, LogManager
 from tallymark.log.disk.partition_folder import LogKey
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 from tallymark.replication.model import TopicSettings
@@ -212,17 +212,17 @@ class Leadership:
                 epoch,
                 opened.log.end_offset,
             )
-        partition = self._partition(opened, epoch)
+        wanted = opened.wanted
+        partition = self._partition(wanted.topic, wanted.index, opened.log, epoch)
         self._partitions.add(partition)
         self._led(partition)
 
-    def _partition(self, opened: Opened, epoch: int) -> Partition:
-        topic = opened.wanted.topic
+    def _partition(self, topic: TopicImage, index: int, log_: Log, epoch: int) -> Partition:
         return Partition(
             topic.name,
-            opened.wanted.index,
+            index,
             topic.topic_id,
-            opened.log,
+            log_,
             epoch,
             self._flush_wanted,
             self._traffic_of(topic.name),

@@ -34,20 +34,20 @@ from tallymark.broker.metadata.image import MetadataImage, TopicImage
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.partitions.table import Partitions
 from tallymark.errors import CODES, KafkaError
-from tallymark.log import LogManager
+from tallymark.log import Log, LogManager
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.model import PartitionView, TopicSettings
+from tallymark.replication.model import NO_LEADER, PartitionView, TopicSettings
 
 log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What the owner of all partitions does for those with several replicas. ``make`` makes the
-    partition of an opened log in a leader epoch; ``led`` and ``given_up`` hear of each that this
-    broker begins and ceases to lead; ``defaults`` are the broker's settings for topics."""
+    """What the owner of all partitions does for those with several replicas. ``make`` makes
+    the partition (topic, number) of a log in a leader epoch; ``led`` and ``given_up`` hear of each
+    that this broker begins and ceases to lead; ``defaults`` are the settings for topics."""
 
-    make: Callable[[Opened, int], Partition]
+    make: Callable[[TopicImage, int, Log, int], Partition]
     led: Callable[[Partition], None]
     given_up: Callable[[Partition], None]
     defaults: Callable[[], TopicSettings]
@@ -88,13 +88,17 @@ class ReplicatedPartitions:
         self._followers.registered(epoch)
 
     def resign(self) -> None:
-        """The session must be taken for dead: stop leading. Partitions that are followed go on."""
+        """The session must be taken for dead: stop leading. Partitions that are followed go on;
+        logs that were led stay here, to be flushed and looked after."""
         self._epoch = -1
         self._counted = False
         for key, role in list(self._roles.items()):
             if role.duty is Duty.LEADER:
-                self._stop_leading(key)
                 del self._roles[key]
+                gone, topic = self._stop_leading(key), self._partitions.image.topics.get(key[0])
+                if gone is not None and topic is not None:
+                    idle = Role(Duty.IDLE, NO_LEADER, role.epoch, role.topic_id)
+                    self._hold(key, self._made(topic, key[1], gone.log, idle), idle)
 
     async def apply(self, image: MetadataImage, touched: Iterable[str]) -> Sequence[Failed]:
         """Apply ``image``, in which the topics ``touched`` have changed or are gone. Returns the
@@ -105,7 +109,7 @@ class ReplicatedPartitions:
         if counts != self._counted:
             names |= set(image.topics)
         self._counted = counts
-        if image.brokers is not self._partitions.image.brokers:
+        if image.brokers != self._partitions.image.brokers:
             self._connections.brokers_changed(image.brokers)
             self._leads.brokers_changed(image.views)
         before = {key: role for key, role in self._roles.items() if key[0] in names}
@@ -138,11 +142,12 @@ class ReplicatedPartitions:
             else:
                 self._remove(key, deleted=role.topic_id not in image.names_by_id)
 
-    def _stop_leading(self, key: TopicPartition, *, deleted: bool = False) -> None:
+    def _stop_leading(self, key: TopicPartition, *, deleted: bool = False) -> Partition | None:
         self._leads.end(key, deleted=deleted)
         partition = self._remove(key, deleted=deleted)
         if partition is not None:
             self._owner.given_up(partition)
+        return partition
 
     def _remove(self, key: TopicPartition, *, deleted: bool) -> Partition | None:
         partition = self._partitions.held(*key)
@@ -176,12 +181,14 @@ class ReplicatedPartitions:
             elif self._epoch == epoch:  # else the session was lost meanwhile
                 self._lead(started[0], begun[_key(started[0])])
         for each in others:
-            self._hold(each, begun[_key(each)])
+            role = begun[_key(each)]
+            topic, index = each.wanted.topic, each.wanted.index
+            self._hold(_key(each), self._made(topic, index, each.log, role), role)
         return failed
 
     def _lead(self, opened: Opened, role: Role) -> None:
         key = _key(opened)
-        partition = self._made(opened, role)
+        partition = self._made(opened.wanted.topic, key[1], opened.log, role)
         self._roles[key] = role
         self._partitions.add(partition)
         self._leads.begin(partition, self._view(opened.wanted.topic, key[1]))
@@ -194,10 +201,9 @@ class ReplicatedPartitions:
         )
         self._owner.led(partition)
 
-    def _hold(self, opened: Opened, role: Role) -> None:
+    def _hold(self, key: TopicPartition, partition: Partition, role: Role) -> None:
         """Follow, or keep the log as it is."""
-        partition = self._made(opened, role)
-        self._roles[_key(opened)] = role
+        self._roles[key] = role
         self._partitions.hold(partition)
         if role.duty is Duty.FOLLOWER:
             self._followers.follow(partition, role.leader)
@@ -206,17 +212,16 @@ class ReplicatedPartitions:
                 partition,
                 role.leader,
                 role.epoch,
-                opened.log.end_offset,
+                partition.log.end_offset,
                 partition.high_watermark,
             )
 
     def _view(self, topic: TopicImage, index: int) -> PartitionView:
         return topic.view_of(index, self._owner.defaults())
 
-    def _made(self, opened: Opened, role: Role) -> Partition:
-        partition = self._owner.make(opened, role.epoch)
-        topic, index = partition.topic, partition.index
-        partition.begin_replicated(self._manager.high_watermarks.of(topic, index))
+    def _made(self, topic: TopicImage, index: int, log_: Log, role: Role) -> Partition:
+        partition = self._owner.make(topic, index, log_, role.epoch)
+        partition.begin_replicated(self._manager.high_watermarks.of(topic.name, index))
         return partition
 
 

@@ -21,20 +21,30 @@ _FOR_EVER_MS: Final = 10**15
 
 class MemoryZooKeeper:
     """A server: give :meth:`client` to :class:`~tallymark.coordination.ZooKeeper` as its
-    ``client``. Sessions end when they are closed, not by silence: no client of this process falls
-    silent."""
+    ``client``. Sessions end when they are closed, or by :meth:`end_session`, not by silence: no
+    client of this process falls silent."""
 
     def __init__(self) -> None:
         self.ensemble = Ensemble()
         self.lock = threading.RLock()
         """Held by the command that is executed."""
         self.connect = "memory:1"
+        self._clients: list[ThreadedTreeClient] = []
 
     def client(
         self, hosts: str, session_seconds: float, listener: Callable[[str], None], access: Access
     ) -> ThreadedTreeClient:
         """A client that is not started."""
-        return ThreadedTreeClient(self, hosts, session_seconds, listener, access)
+        made = ThreadedTreeClient(self, hosts, session_seconds, listener, access)
+        self._clients.append(made)
+        return made
+
+    def end_session(self, session: int) -> None:
+        """As if nothing had been heard of it for its timeout: what is ephemeral goes, and its
+        client learns of it when it connects again, at once."""
+        for client in self._clients:
+            if client.session() == session:
+                client.end_session()
 
 
 class ThreadedTreeClient(TreeClient):
@@ -70,6 +80,17 @@ class ThreadedTreeClient(TreeClient):
             self.ensemble.close(self._session)
             self._connected = False
         self._calls.put(None)
+
+    def end_session(self) -> None:
+        """See :meth:`MemoryZooKeeper.end_session`."""
+        with self._server.lock:
+            self.ensemble.close(self._session)
+        self.dispatch(self._connect_again)
+
+    def _connect_again(self) -> None:
+        with self._server.lock:
+            self.disconnect()
+            self.connect()
 
     def dispatch(self, function: Callable[[], None]) -> None:
         self._calls.put(function)
