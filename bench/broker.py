@@ -2,6 +2,7 @@
 
     python bench/broker.py [--quick] [--against-kafka] [--loop asyncio|uvloop] [--json FILE]
     python bench/broker.py --brokers 2 [--quick]     one broker, and two as a cluster on this host
+    python bench/broker.py --replicas [--quick]      three brokers, topics with three replicas
 
 On a shared machine, compare messages per CPU-second of the broker's processes. Messages and
 megabytes per second are also printed, but are only meaningful on an idle machine. Runs alternate
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from support import replication_cost
 from support.apache_kafka import apache_kafka
 from support.broker_cores import compare
 from support.measure import (
@@ -239,6 +241,7 @@ def main() -> None:
     parser.add_argument("--against-kafka", action="store_true", help="Apache Kafka as well")
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     parser.add_argument("--brokers", type=int, default=1, help="several on this host, beside one")
+    parser.add_argument("--replicas", action="store_true", help="three brokers that copy")
     parser.add_argument("--rounds", type=int, default=0, help="1 with --quick, else 2")
     parser.add_argument("--folder", type=Path, help="where data is written")
     parser.add_argument("--json", type=Path, help="write the numbers there")
@@ -247,6 +250,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="tallymark-bench-") as name:
         scratch = Path(name)
         warm_page_cache(scratch, _GB)
+        if args.replicas:
+            replication_cost.report(scratch, quick=args.quick)
+            return
         if args.brokers > 1:
             found = compare(args.brokers, rounds, scale, scratch, args.loop)
             print(f"{json.dumps(machine())}\n{found}")

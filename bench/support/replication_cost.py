@@ -1,8 +1,6 @@
 """Topics with three replicas on three of our brokers: what copying costs, and how long a partition
 is not written when its leader goes.
 
-    python bench/replication.py [--quick]
-
 All brokers, ZooKeeper and the client share the machine: compare messages per CPU-second, which are
 of the three brokers together. A topic with one replica on the same brokers runs in turn with one of
 three (``min.insync.replicas=2``, ``acks=all``). The gap is the longest time between two
@@ -11,9 +9,7 @@ acknowledgements of a client that asks for the leader again after 100 ms without
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -22,9 +18,9 @@ from statistics import median
 from typing import Any, Final
 
 from support.measure import client, machine, medians, table
+from support.own_broker import OwnBroker
 from support.replicated import SESSION_MS, Cluster, cluster
 
-from tallymark.processes.child_process import kill_process
 from tallymark.protocol.messages import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -165,15 +161,9 @@ def failovers(brokers: Cluster, rounds: int) -> str:
     return table(rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--quick", action="store_true", help="One round, less work.")
-    quick = parser.parse_args().quick
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder)) as brokers:
+def report(scratch: Path, *, quick: bool) -> None:
+    """Measure, and print both tables."""
+    with cluster(scratch) as brokers:
         print(f"machine: {machine()}; session {SESSION_MS} ms\n", flush=True)
         print(throughput(brokers, 1 if quick else 3, 1 if quick else 4), flush=True)
         print("\n" + failovers(brokers, 2 if quick else 5), flush=True)
-
-
-if __name__ == "__main__":
-    main()
