@@ -164,6 +164,8 @@ def test_commits_are_records_in_kafkas_format(wire: WireClient, topic: str) -> N
 
 
 def test_a_deleted_topics_offsets_are_forgotten(wire: WireClient, topic: str) -> None:
+    """A partition that was given up took the coordinator of the groups with its number with it,
+    whatever topic it was of: after a deletion every group got NOT_COORDINATOR."""
     commit(wire, topic, 2)
     wire.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000), 3)
     wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12)

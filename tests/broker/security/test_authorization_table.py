@@ -376,6 +376,9 @@ RULES: dict[str, Rule] = {
         CLUSTER,
         [(O.ALTER, CLUSTER)],
     ),
+    "AlterPartitionReassignments": Rule(
+        m.AlterPartitionReassignmentsRequest(), CLUSTER, [(O.ALTER, CLUSTER)]
+    ),
     "ListPartitionReassignments": Rule(
         m.ListPartitionReassignmentsRequest(), CLUSTER, [(O.DESCRIBE, CLUSTER)]
     ),

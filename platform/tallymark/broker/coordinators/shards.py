@@ -131,12 +131,13 @@ class Shards(Generic[T, S]):
 
     def give_up(self, partition: Partition) -> None:
         """This broker does not lead the partition any more in the epoch of ``partition``, nor in
-        an older one: everything that waits is answered. A newer epoch is not touched."""
-        index, epoch = partition.index, partition.leader_epoch
+        an older one: everything that waits is answered. A newer epoch is not touched, nor is
+        anything by a partition of another topic."""
+        index = partition.index
         loading, shard = self._loading.get(index), self._shards.get(index)
-        if loading is not None and loading.partition.leader_epoch <= epoch:
+        if loading is not None and _ends(loading.partition, partition):
             del self._loading[index]
-        if shard is not None and shard.partition.leader_epoch <= epoch:
+        if shard is not None and _ends(shard.partition, partition):
             del self._shards[index]
             shard.close()
 
@@ -195,3 +196,7 @@ async def put_in_force(shard: Shard) -> None:
     except BaseException:
         shard.close()  # otherwise its timers would still decide what is another broker's
         raise
+
+
+def _ends(mine: Partition, given_up: Partition) -> bool:
+    return mine.topic == given_up.topic and mine.leader_epoch <= given_up.leader_epoch
