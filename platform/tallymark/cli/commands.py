@@ -123,6 +123,7 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark_schema_registry.cli.registry_access:command",
         "Say who may do what in the schema registry.",
     ),
+    "reassign": Entry("tallymark.cli.admin.reassign:command", "Move replicas to other brokers."),
     "replay": Entry(
         "tallymark.cli.messages.replay:command",
         "Send a topic's messages again, at the pace they once came.",

@@ -17,12 +17,22 @@ from eventually import eventually
 from security_world import PASSWORD, add_users
 
 from tallymark.broker.trail import trail as broker_trail
-from tallymark.broker.trail.entries import TRAILED
+from tallymark.broker.trail.entries import TRAILED, changes
 from tallymark.cli.main import command
 from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.client.admin.topic_admin import NewTopic
 from tallymark.errors import KafkaError, TallymarkError
-from tallymark.protocol.api import ADVERTISED
+from tallymark.protocol.api import ADVERTISED, ApiKey
+from tallymark.protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from tallymark.protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequestPartition as AskedPartition,
+)
+from tallymark.protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequestTopic as AskedTopic,
+)
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.trail import COMMANDS_FILE_NAME, FILE_NAME, Entry, TrailFile
 
@@ -35,6 +45,30 @@ def test_every_api_that_changes_something_is_on_record() -> None:
     """A new API that creates, alters or deletes has to have its lines."""
     names = {key.name for key in ADVERTISED if key.name.startswith(CHANGES)}
     assert names - HARMLESS == {key.name for key in TRAILED}
+
+
+def test_a_move_of_replicas_says_where_they_are_and_where_they_go() -> None:
+    request = AlterPartitionReassignmentsRequest(
+        topics=[
+            AskedTopic(
+                name="t",
+                partitions=[
+                    AskedPartition(partition_index=0, replicas=[2, 3]),
+                    AskedPartition(partition_index=1, replicas=None),
+                ],
+            )
+        ]
+    )
+    refused = AlterPartitionReassignmentsResponse(error_code=41, error_message="not the controller")
+    before = {("partition", "t-0"): {"replicas": [1, 2]}}
+    first, second = changes(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request, refused, before)
+    assert (first.name, first.before, first.after) == (
+        "t-0",
+        {"replicas": [1, 2]},
+        {"replicas": [2, 3]},
+    )
+    assert (second.name, second.after) == ("t-1", {"move": "cancelled"})
+    assert first.code == second.code == 41
 
 
 def lines_in(path: Path) -> list[dict[str, Any]]:

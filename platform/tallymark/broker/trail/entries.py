@@ -118,6 +118,31 @@ def _create_partitions(request: Any, answer: Any) -> Iterator[Change]:
         yield _change("topic", each.name, each, {"partitions": counts.get(each.name)})
 
 
+def _moves_before(state: BrokerState, request: Any) -> Iterator[tuple[Any, Any]]:
+    for topic in request.topics:
+        held = state.image.topics.get(topic.name)
+        for each in topic.partitions:
+            index = each.partition_index
+            if held is not None and 0 <= index < len(held.partitions):
+                replicas = list(held.partitions[index].replicas)
+                yield ("partition", f"{topic.name}-{index}"), {"replicas": replicas}
+
+
+def _reassign(request: Any, answer: Any) -> Iterator[Change]:
+    became = {
+        (topic.name, each.partition_index): each
+        for topic in answer.responses
+        for each in topic.partitions
+    }
+    for topic in request.topics:
+        for each in topic.partitions:
+            index = each.partition_index
+            to = None if each.replicas is None else list(each.replicas)
+            after = {"move": "cancelled"} if to is None else {"replicas": to}
+            result = became.get((topic.name, index), answer)
+            yield _change("partition", f"{topic.name}-{index}", result, after)
+
+
 def _delete_groups(request: Any, answer: Any) -> Iterator[Change]:
     for each in answer.results:
         yield _change("group", each.group_id, each, None)
@@ -268,6 +293,7 @@ _BEFORE: Final[dict[ApiKey, Callable[[BrokerState, Any], Iterator[tuple[Any, Any
     ApiKey.CREATE_PARTITIONS: lambda state, request: _topics_before(
         state, [each.name for each in request.topics]
     ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _moves_before,
     ApiKey.ALTER_CONFIGS: _configs_before,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs_before,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _users_before,
@@ -278,6 +304,7 @@ _CHANGES: Final[dict[ApiKey, Callable[[Any, Any], Iterator[Change]]]] = {
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassign,
     ApiKey.CREATE_ACLS: _create_acls,
     ApiKey.DELETE_ACLS: _delete_acls,
     ApiKey.ALTER_CONFIGS: _alter_configs,
