@@ -11,7 +11,7 @@ def now_ms() -> int:
 
 
 def monotonic_ms() -> int:
-    """A clock that nobody sets: ms since some moment, for timeouts and pauses."""
+    """A monotonic clock: ms since some moment, for timeouts and pauses."""
     return time.monotonic_ns() // 1_000_000
 
 

@@ -73,8 +73,8 @@ class ReplayedState(Generic[S]):
         self._late = LogRate(clock=asyncio.get_running_loop().time)
 
     def append(self, records: Sequence[StateRecord], wall_ms: int, *, acks: int = ACKS_ALL) -> None:
-        """Append and replay. ``acks`` 1: nobody waits for it, so it is appended too while fewer
-        replicas than ``min.insync.replicas`` are in sync.
+        """Append and replay. ``acks`` 1: no client waits for the record, so it is appended
+        even while fewer replicas than ``min.insync.replicas`` are in sync.
 
         Raises KafkaError: NOT_COORDINATOR where the lead is lost, NOT_ENOUGH_REPLICAS, and what the
         log raises. :func:`~tallymark.broker.coordinators.refusals.refusal_of` is the code for a

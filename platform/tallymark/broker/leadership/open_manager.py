@@ -22,7 +22,7 @@ def open_manager(
     seconds: Callable[[], float],
 ) -> LogManager:
     """Lock the folders, open and recover the logs. Blocks: run it in a thread. ``seconds`` is a
-    clock that nobody sets."""
+    monotonic clock."""
     began = seconds()
     manager = LogManager.open(
         files,

@@ -264,13 +264,13 @@ def _stored(image: MetadataImage) -> dict[str, Any]:
 
 
 def _image(stored: dict[str, Any], path: str) -> MetadataImage:
-    nobody = PartitionImage.of(-1, 0, (), ())
+    leaderless = PartitionImage.of(-1, 0, (), ())
     try:
         topics = {
             name: TopicImage(
                 name,
                 uuid.UUID(item["id"]),
-                (nobody,) * int(item["partitions"]),
+                (leaderless,) * int(item["partitions"]),
                 {str(key): str(value) for key, value in item["configs"].items()},
             )
             for name, item in stored["topics"].items()

@@ -186,8 +186,8 @@ class ControllerTask:
         views: Mapping[TopicPartition, PartitionView],
         asked: Mapping[TopicPartition, tuple[int, ...]],
     ) -> Mapping[TopicPartition, Tails]:
-        nobody: Mapping[TopicPartition, Tails] = {key: {} for key in asked}
-        return {**nobody, **self._answer(lambda: self._asker.tails(views, asked), nobody)}
+        unanswered: Mapping[TopicPartition, Tails] = {key: {} for key in asked}
+        return {**unanswered, **self._answer(lambda: self._asker.tails(views, asked), unanswered)}
 
     def _is_refused(self, broker: BrokerInfo) -> bool:
         return self._answer(lambda: self._asker.is_refused(broker.id), False)

@@ -212,9 +212,9 @@ def _topic(
     states: Mapping[TopicPartition, PartitionState],
     configs: Mapping[str, str],
 ) -> TopicImage:
-    nobody = PartitionState(NO_LEADER, 0, ())
+    leaderless = PartitionState(NO_LEADER, 0, ())
     partitions = [
-        PartitionImage(states.get((assignment.name, index), nobody), assignment.of(index))
+        PartitionImage(states.get((assignment.name, index), leaderless), assignment.of(index))
         for index in sorted(assignment.assignment)
     ]
     return TopicImage(assignment.name, assignment.topic_id, tuple(partitions), dict(configs))

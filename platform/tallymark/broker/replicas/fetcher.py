@@ -67,7 +67,7 @@ _TURN_PARTITIONS: Final = 16
 @dataclass(slots=True)
 class Copying:
     """What the fetchers of one broker share. ``me`` is its id, ``epoch`` that of its registration,
-    -1 while there is none: then nothing is asked. ``clock_ms`` is one that nobody sets.
+    -1 while there is none: then nothing is asked. ``clock_ms`` is a monotonic clock.
     ``is_throttled``: a partition's bytes count for ``throttle``. ``refused`` hears of a leader at
     whose address no process listens."""
 

@@ -28,7 +28,7 @@ _Slot: TypeAlias = tuple[int, int]
 
 class Followers:
     """Those of one broker, ``me``. Belongs to the event loop. ``now_ms`` is the wall clock, for the
-    logs; ``clock_ms`` one that nobody sets, for pauses, default: the loop's. ``is_throttled``:
+    logs; ``clock_ms`` a monotonic clock, for pauses, default: the loop's. ``is_throttled``:
     whether a partition counts for :attr:`throttle` now. ``refused`` is called with the id of a
     leader at whose address no process listens any more."""
 

@@ -59,7 +59,7 @@ _FLUSH_IS_UNDER_WAY: Final = 0.002
 
 class FollowedPartition:
     """``partition`` is followed in its leader epoch. Belongs to the event loop. ``now_ms`` is
-    the wall clock, ``clock_ms`` one that nobody sets, for pauses. ``changed`` is called when a step
+    the wall clock, ``clock_ms`` a monotonic clock, for pauses. ``changed`` is called when a step
     that took long is done: it may be asked for again."""
 
     def __init__(

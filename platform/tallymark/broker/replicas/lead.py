@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 class ReplicatedLead:
     """The :class:`~tallymark.broker.partitions.lead.Lead` of ``partition``. Belongs to the event
-    loop. ``now_ms`` is a clock that nobody sets. ``wished`` is called with each change of the ISR
+    loop. ``now_ms`` is a monotonic clock. ``wished`` is called with each change of the ISR
     that is due; the next one follows after :meth:`answered`."""
 
     __slots__ = (

@@ -31,7 +31,7 @@ _TURN: Final = 200
 
 
 class Leads:
-    """The leads of broker ``me``. Belongs to the event loop. ``now_ms`` is a clock that nobody sets
+    """The leads of broker ``me``. Belongs to the event loop. ``now_ms`` is a monotonic clock
     (ms since some moment): a jump of the wall clock would put all followers out of sync. ``lag_ms``
     is ``replica.lag.time.max.ms``."""
 
