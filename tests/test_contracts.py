@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +51,7 @@ def lint(folder: Path) -> tuple[int, list[str]]:
     """The exit code of ``lint-imports`` on this copy, and the contracts that are broken."""
     packages = os.pathsep.join(str(folder / name.partition("/")[0]) for name in PLANTED)
     ran = subprocess.run(
-        ["lint-imports", "--no-cache"],
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": packages, "NO_COLOR": "1", "COLUMNS": "400"},
         capture_output=True,
