@@ -143,9 +143,11 @@ TABLE: Final[dict[int, ErrorRow]] = _table(
     ErrorRow(96, "FEATURE_UPDATE_FAILED", False, "broker", "the levels of features could not be changed"),
     ErrorRow(100, "UNKNOWN_TOPIC_ID", True, "client", "this broker does not host the topic id", True),
     ErrorRow(103, "INCONSISTENT_TOPIC_ID", True, "client", "the topic id is not the one in use", True),
+    ErrorRow(105, "TRANSACTIONAL_ID_NOT_FOUND", False, "client", "there is no such transactional id"),
     ErrorRow(106, "FETCH_SESSION_TOPIC_ID_ERROR", True, "client", "the fetch session mixes topic names and topic ids"),
     ErrorRow(114, "MISMATCHED_ENDPOINT_TYPE", False, "client", "brokers are asked for what controllers know"),
     ErrorRow(115, "UNSUPPORTED_ENDPOINT_TYPE", False, "client", "there is no such type of endpoint"),
+    ErrorRow(120, "TRANSACTION_ABORTABLE", False, "client", "the transaction has to be aborted"),
 )
 # fmt: on
 
