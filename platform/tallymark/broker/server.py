@@ -14,6 +14,7 @@ from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from tallymark.broker.connections.outgoing import read_again
 from tallymark.broker.dispatch import Dispatcher
 from tallymark.broker.groups.expiry import OffsetsExpiry
 from tallymark.broker.groups.shards import GroupShards
@@ -80,6 +81,7 @@ class Broker:
         self.cleaner: Cleaner | None = None
         """Compacts logs; None until the broker serves."""
         self._cluster: Cluster | None = None
+        self._replicas: ReplicaParts | None = None
         self._tasks = AsyncExitStack()
         """Stops the background tasks in the reverse order of their start."""
         self.state: BrokerState | None = None
@@ -100,6 +102,15 @@ class Broker:
         """The broker's listeners."""
         assert self._listeners is not None, "start() first"
         return self._listeners
+
+    def reload_certificates(self) -> None:
+        """Read keys, certificates and authorities again, for connections from now on: those of
+        clients, and those that this broker opens to others. A file that cannot be used is logged,
+        and what was read before stays. The broker must have been started."""
+        self.listeners.reload_certificates()
+        if self._replicas is not None:
+            connections = self._replicas.connections
+            connections.outgoing = read_again(self.settings, connections.outgoing)
 
     async def start(self) -> None:
         """Start to serve. UserError for a problem that the operator can solve: a taken port, a
@@ -195,7 +206,7 @@ class Broker:
             self._ports.threads,
         )
         tasks.push_async_callback(cleaner.stop)
-        replicas = ReplicaParts(
+        replicas = self._replicas = ReplicaParts(
             settings,
             cluster,
             cleaner,

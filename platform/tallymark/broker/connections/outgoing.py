@@ -57,7 +57,10 @@ def read_again(settings: BrokerSettings, before: Outgoing) -> Outgoing:
     """As :func:`outgoing`, for new connections after a renewal of certificates. A file that cannot
     be used is logged, and what was there ``before`` stays."""
     try:
-        return outgoing(settings)
+        renewed = outgoing(settings)
     except UserError as error:
         log.error("certificates for connections to brokers stay as they were: %s", error)
         return before
+    if renewed.tls is not None:
+        log.info("certificates for connections to brokers read again")
+    return renewed

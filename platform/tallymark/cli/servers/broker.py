@@ -168,7 +168,7 @@ async def _serve(settings: BrokerSettings) -> None:
             await asyncio.gather(starting, return_exceptions=True)
             return
         await starting
-        loop.add_signal_handler(signal.SIGHUP, broker.listeners.reload_certificates)
+        loop.add_signal_handler(signal.SIGHUP, broker.reload_certificates)
         if broker.metrics_address is not None:
             log.info("metrics url=%s", f"http://{broker.metrics_address}/metrics")
         log.info("ready %s", broker.address)

@@ -59,7 +59,8 @@ class ListenerFields(SettingsPart):
 
     ssl_keystore_location: str = ""
     """The PEM file with the broker's private key and its certificate chain. It is read again at
-    SIGHUP. To other brokers that ask for a certificate, the broker shows this one."""
+    SIGHUP, for new connections. To other brokers that ask for a certificate, the broker shows
+    this one."""
 
     ssl_key_password: str = ""
     """The password of the private key, where it is encrypted."""
@@ -69,7 +70,8 @@ class ListenerFields(SettingsPart):
 
     ssl_truststore_location: str = ""
     """The PEM file with the authorities whose certificates clients may show, and which this broker
-    trusts when it connects to other brokers (there, empty means the system's)."""
+    trusts when it connects to other brokers (there, empty means the system's). It is read again at
+    SIGHUP, for new connections."""
 
     ssl_client_auth: ClientAuth = "none"
     """Whether clients of SSL listeners show a certificate: ``none``, ``requested`` or ``required``.
