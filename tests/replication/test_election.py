@@ -67,11 +67,11 @@ def test_a_member_that_is_leaving_is_elected_only_where_no_other_is_up() -> None
     assert elected(election.offline(view, cluster(view, [2], leaving=[2]))).leader == 2
 
 
-def test_a_member_that_confessed_is_not_elected() -> None:
+def test_a_member_with_an_incomplete_log_is_not_elected() -> None:
     """A broker that lost its page cache and then led took back what was acknowledged."""
-    view = view_of(1, (1, 2, 3), confessed={2: Tail(7, 90)})
+    view = view_of(1, (1, 2, 3), incomplete={2: Tail(7, 90)})
     state = elected(election.offline(view, cluster(view, [2, 3])))
-    assert (state.leader, state.isr, dict(state.confessed)) == (3, (1, 3), {2: Tail(7, 90)})
+    assert (state.leader, state.isr, dict(state.incomplete)) == (3, (1, 3), {2: Tail(7, 90)})
 
 
 # -- the leader leaves, or is suspected -----------------------------------------------------------
@@ -138,42 +138,42 @@ def test_no_preferred_leader(
 TAILS = {1: Tail(6, 500), 2: Tail(7, 80), 3: Tail(7, 90)}
 
 
-def test_when_all_confessed_the_longest_log_leads_flagged_as_unclean() -> None:
+def test_when_all_logs_are_incomplete_the_longest_leads_flagged_as_unclean() -> None:
     """Later epochs count before longer logs: broker 1 has more records, of a leader that was
     deposed."""
-    view = view_of(NO_LEADER, (), confessed=TAILS)
-    outcome = election.among_confessed(view, cluster(view, [1, 2, 3]), {})
+    view = view_of(NO_LEADER, (), incomplete=TAILS)
+    outcome = election.among_incomplete(view, cluster(view, [1, 2, 3]), {})
     state = elected(outcome)
     assert (state.leader, state.isr, state.unclean) == (3, (3,), True)
-    assert dict(state.confessed) == {1: TAILS[1], 2: TAILS[2]}
+    assert dict(state.incomplete) == {1: TAILS[1], 2: TAILS[2]}
 
 
-def test_no_election_while_one_that_confessed_is_missing() -> None:
-    """Its recorded tail may be older than its log: it may have followed since it confessed."""
-    view = view_of(NO_LEADER, (), confessed=TAILS)
-    why = refused(election.among_confessed(view, cluster(view, [2, 3]), {}))[1]
+def test_no_election_while_one_with_an_incomplete_log_is_missing() -> None:
+    """Its recorded tail may be older than its log: it may have followed since."""
+    view = view_of(NO_LEADER, (), incomplete=TAILS)
+    why = refused(election.among_incomplete(view, cluster(view, [2, 3]), {}))[1]
     assert why == "broker 1 may have more"
 
 
-def test_no_election_among_those_that_confessed_while_another_has_everything() -> None:
+def test_no_election_among_incomplete_logs_while_another_replica_has_everything() -> None:
     """Broker 1 is away with its log intact: what it has, nobody else needs to guess."""
-    view = view_of(NO_LEADER, (1,), confessed={2: TAILS[2], 3: TAILS[3]})
-    why = refused(election.among_confessed(view, cluster(view, [2, 3]), {}))[1]
+    view = view_of(NO_LEADER, (1,), incomplete={2: TAILS[2], 3: TAILS[3]})
+    why = refused(election.among_incomplete(view, cluster(view, [2, 3]), {}))[1]
     assert why == "broker 1 has everything"
 
 
-def test_what_is_asked_now_counts_more_than_what_was_confessed() -> None:
-    view = view_of(NO_LEADER, (), confessed=TAILS)
+def test_a_tail_that_is_asked_for_now_counts_more_than_the_one_in_the_node() -> None:
+    view = view_of(NO_LEADER, (), incomplete=TAILS)
     tails = {2: Tail(7, 100)}
-    assert elected(election.among_confessed(view, cluster(view, [1, 2, 3]), tails)).leader == 2
+    assert elected(election.among_incomplete(view, cluster(view, [1, 2, 3]), tails)).leader == 2
 
 
 def test_an_unclean_election_is_by_the_longest_log_not_by_the_order() -> None:
-    view = view_of(NO_LEADER, (3,), confessed={1: Tail(3, 3)})
+    view = view_of(NO_LEADER, (3,), incomplete={1: Tail(3, 3)})
     tails = {1: Tail(6, 500), 2: Tail(7, 80)}
     state = elected(election.unclean(view, cluster(view, [1, 2]), tails, "asked"))
     assert (state.leader, state.isr, state.unclean) == (2, (2,), True)
-    assert not state.confessed, "the log of broker 2 is the truth now"
+    assert not state.incomplete, "the log of broker 2 is the truth now"
 
 
 def test_a_replica_that_did_not_tell_its_tail_is_chosen_last() -> None:

@@ -32,9 +32,9 @@ def leader(
     end: int = 10,
     high_watermark: int = 5,
     now_ms: int = 0,
-    confessed: dict[int, Tail] | None = None,
+    incomplete: dict[int, Tail] | None = None,
 ) -> Leader:
-    state = PartitionState(1, 3, isr, version=7, confessed=confessed or {})
+    state = PartitionState(1, 3, isr, version=7, incomplete=incomplete or {})
     view = PartitionView(Assignment(replicas), state, min_insync)
     log = LogAtElection(end, high_watermark)
     return Leader(1, ("t", 0), view, log, BROKERS, now_ms, LAG_MS)
@@ -359,14 +359,14 @@ def test_the_isr_never_gets_smaller_than_its_minimum_and_the_high_watermark_wait
     assert one.high_watermark == 20
 
 
-def test_an_isr_that_confessions_made_too_small_commits_nothing() -> None:
-    one = leader(isr=(1,), confessed={2: Tail(0, 8), 3: Tail(0, 4)})
+def test_an_isr_that_incomplete_logs_made_too_small_commits_nothing() -> None:
+    one = leader(isr=(1,), incomplete={2: Tail(0, 8), 3: Tail(0, 4)})
     one.appended(20)
     assert one.high_watermark == 5
     fetch(one, 2, 20)
     change = wish(one)
     assert change.state.isr == (1, 2)
-    assert change.state.confessed == {}  # two have a whole log: no tail is needed any more
+    assert change.state.incomplete == {}  # two have a whole log: no tail is needed any more
     one.answered(written(change), 0)
     assert one.high_watermark == 20
 

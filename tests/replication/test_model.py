@@ -19,7 +19,7 @@ STATES = st.builds(
     isr=st.lists(IDS, unique=True, max_size=5).map(tuple),
     controller_epoch=IDS,
     version=st.integers(0, 2**31 - 1),
-    confessed=st.dictionaries(IDS, TAILS, max_size=3),
+    incomplete=st.dictionaries(IDS, TAILS, max_size=3),
     unclean=st.booleans(),
     others=st.dictionaries(
         st.from_regex("x_[a-z]{1,5}", fullmatch=True), st.integers(), max_size=2
@@ -39,12 +39,12 @@ def test_a_state_of_apache_kafka_is_written_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    "confessed", ["[]", '{"a":[1,2]}', '{"1":[1]}', '{"1":[1,"2"]}', '{"1":3}']
+    "incomplete", ["[]", '{"a":[1,2]}', '{"1":[1]}', '{"1":[1,"2"]}', '{"1":3}']
 )
-def test_a_malformed_confession_names_the_node(confessed: str) -> None:
+def test_a_malformed_tail_of_an_incomplete_log_names_the_node(incomplete: str) -> None:
     content = (
-        '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1],"confessed":'
-        + confessed
+        '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1],"incomplete":'
+        + incomplete
         + "}"
     )
     with pytest.raises(MalformedNodeError, match="/x"):

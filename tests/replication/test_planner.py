@@ -48,9 +48,9 @@ def test_the_isr_never_shrinks_below_the_least() -> None:
     assert not plan(cluster(view, [1])).changes
 
 
-def test_of_those_that_cannot_be_counted_on_the_one_that_confessed_goes_first() -> None:
-    """A dead member has everything when it comes back; one that confessed may not."""
-    view = view_of(1, (1, 2, 3), confessed={2: Tail(7, 10)})
+def test_of_members_that_cannot_be_counted_on_the_incomplete_one_goes_first() -> None:
+    """A dead member has everything when it comes back; an incomplete one may not."""
+    view = view_of(1, (1, 2, 3), incomplete={2: Tail(7, 10)})
     assert only(cluster(view, [1, 2])).state.isr == (1, 3)
 
 
@@ -73,7 +73,7 @@ def test_a_broker_that_came_back_intact_leads_again() -> None:
 
 
 def test_a_broker_that_came_back_without_a_tail_waits_for_the_others() -> None:
-    view = view_of(NO_LEADER, (3,), confessed={1: Tail(7, 5), 2: Tail(7, 9)})
+    view = view_of(NO_LEADER, (3,), incomplete={1: Tail(7, 5), 2: Tail(7, 9)})
     assert plan(cluster(view, [1, 2])) == plan(cluster(view, []))
     assert only(cluster(view, [1, 2, 3])).state.leader == 3
 

@@ -96,8 +96,8 @@ class Cluster(RuleBasedStateMachine):
         if leader is None or ends[0] != ends[1] or broker in state.isr:
             return
         if self.picture.is_up(broker) and broker in self.view.assignment.replicas:
-            others = {one: tail for one, tail in state.confessed.items() if one != broker}
-            self.written(replace(state, isr=(*state.isr, broker), confessed=others))
+            others = {one: tail for one, tail in state.incomplete.items() if one != broker}
+            self.written(replace(state, isr=(*state.isr, broker), incomplete=others))
 
     @rule(broker=BROKERS)
     def lag(self, broker: int) -> None:
@@ -221,7 +221,7 @@ class Cluster(RuleBasedStateMachine):
         assert view.state.leader == NO_LEADER or view.state.leader in view.state.isr
         assert len(set(view.state.isr)) == len(view.state.isr)
         assert set(view.state.isr) <= set(view.assignment.replicas)
-        assert not set(view.state.isr) & set(view.state.confessed)
+        assert not set(view.state.isr) & set(view.state.incomplete)
 
     @invariant()
     def every_isr_member_has_the_committed(self) -> None:

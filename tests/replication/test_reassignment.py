@@ -220,10 +220,10 @@ def test_the_target_must_have_enough_members_in_sync() -> None:
     assert at(planned(with_isr(picture, 3, 4)))[0] == at(picture)[0]
 
 
-def test_a_new_replica_that_confessed_is_not_ready() -> None:
+def test_a_new_replica_with_an_incomplete_log_is_not_ready() -> None:
     picture = with_isr(started(whole(), (4, 1, 2)), 1, 2, 3, 4)
     view = picture.partitions[HERE]
-    state = replace(view.state, confessed={4: Tail(7, 5)})
+    state = replace(view.state, incomplete={4: Tail(7, 5)})
     assert planned(replace(picture, partitions={HERE: replace(view, state=state)})) != picture
     assert reassignment.complete(picture, HERE, replace(view, state=state)) is None
 
@@ -279,10 +279,10 @@ def test_an_unknown_partition_is_refused() -> None:
     assert error.value.name == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_the_last_confession_goes_with_its_replica() -> None:
-    view = view_of(1, (1, 2, 3), confessed={4: Tail(7, 1)})
+def test_the_last_incomplete_entry_goes_with_its_replica() -> None:
+    view = view_of(1, (1, 2, 3), incomplete={4: Tail(7, 1)})
     view = PartitionView(Assignment((4, 1, 2, 3), (4,)), view.state, 2)
     change = reassignment.cancel(cluster(view, ALL), HERE)
     assert change is not None
     assert change.state is not None
-    assert not change.state.confessed
+    assert not change.state.incomplete

@@ -13,7 +13,7 @@ from tallymark.replication import changes
 from tallymark.replication.model import NO_LEADER, ChangeState, PartitionView, Tail
 from tallymark.replication.planner import plan
 from tallymark.replication.registration import (
-    UNCONFESSED,
+    NOT_INTACT,
     GiveUp,
     LocalLog,
     RaiseEpoch,
@@ -41,8 +41,8 @@ def one(view: PartitionView, *, intact: bool, broker: int = 1) -> ChangeState | 
 
 
 def test_the_steps_are_in_the_order_that_is_safe() -> None:
-    """The boot is remembered after everything was confessed: a start that was killed in between
-    would else find the same boot, and vote with a log that lacks a tail."""
+    """The boot is remembered after the state nodes show every incomplete log: a start that was
+    killed in between would else find the same boot, and vote with a log that lacks a tail."""
     view = view_of(1, (1, 2, 3))
     logs = {HERE: LocalLog(END, intact=False)}
     start = Start(1)
@@ -72,7 +72,7 @@ def test_a_log_that_may_lack_a_tail_leaves_the_isr_and_tells_what_it_has() -> No
     change = one(view_of(2, (1, 2, 3)), intact=False)
     assert change is not None
     assert (change.state.leader_epoch, change.state.isr) == (7, (2, 3))
-    assert dict(change.state.confessed) == {1: END}
+    assert dict(change.state.incomplete) == {1: END}
     assert change.why == "broker 1 starts again, its log ends at 50 and may lack a tail"
 
 
@@ -85,14 +85,14 @@ def test_a_broker_leaves_below_the_minimum_too_because_it_does_not_have_the_reco
 
 def test_a_disk_that_was_lost_is_an_empty_log() -> None:
     (change,) = given_up(1, {HERE: view_of(2, (1, 2))}, {})
-    assert dict(change.state.confessed) == {1: Tail(-1, 0)}
+    assert dict(change.state.incomplete) == {1: Tail(-1, 0)}
 
 
-def test_a_broker_that_confessed_before_tells_its_present_tail() -> None:
+def test_a_broker_with_an_incomplete_log_reports_its_present_tail() -> None:
     """It may have followed a leader since then, and be the longest now."""
-    change = one(view_of(2, (2,), confessed={1: Tail(7, 10)}), intact=True)
+    change = one(view_of(2, (2,), incomplete={1: Tail(7, 10)}), intact=True)
     assert change is not None
-    assert dict(change.state.confessed) == {1: END}
+    assert dict(change.state.incomplete) == {1: END}
 
 
 def test_one_replica_has_nobody_to_give_way_to() -> None:
@@ -121,7 +121,7 @@ def test_after_a_power_failure_of_all_the_longest_log_leads_when_the_last_is_bac
     [
         (True, "", BOOT, False, True),
         (True, BOOT, BOOT.replace("6", "7"), False, True),
-        (True, UNCONFESSED, BOOT, False, False),
+        (True, NOT_INTACT, BOOT, False, False),
         (False, BOOT, BOOT, False, True),
         (False, BOOT, BOOT.replace("6", "7"), False, False),
         (False, BOOT, BOOT.replace("6", "7"), True, True),
@@ -134,15 +134,15 @@ def test_kill_9_loses_nothing_a_power_failure_does(
     assert is_intact(clean=clean, boot_then=then, boot_now=now, flushed_first=flushed) is intact
 
 
-def test_a_start_that_is_stopped_in_order_before_it_confessed_makes_no_log_intact() -> None:
+def test_a_start_that_is_stopped_in_order_before_its_report_makes_no_log_intact() -> None:
     """A machine lost power. The broker started, found that its logs may lack a tail, and was
     stopped in order before it was registered. It left the marker of a clean stop, the next start
     took the logs for intact, and the broker voted, led, and cut what was committed."""
     now = BOOT.replace("6", "7")
     assert not is_intact(clean=False, boot_then=BOOT, boot_now=now, flushed_first=False)
-    assert not is_intact(clean=True, boot_then=UNCONFESSED, boot_now=now, flushed_first=False)
+    assert not is_intact(clean=True, boot_then=NOT_INTACT, boot_now=now, flushed_first=False)
     assert is_intact(clean=True, boot_then=now, boot_now=now, flushed_first=False)
-    assert decode_boot(encode_boot(UNCONFESSED)) == UNCONFESSED
+    assert decode_boot(encode_boot(NOT_INTACT)) == NOT_INTACT
 
 
 @given(st.uuids())

@@ -8,11 +8,11 @@ offline          the leader is gone: the first candidate of the assignment
 clean stop       the leader wants to stop: the first candidate that stays
 preferred        the first of the assignment, if it is a candidate
 reassignment     the first candidate of the target
-confessed        no broker surely has everything: the longest log of those that confessed
+incomplete       no broker surely has everything: the longest of the incomplete logs
 unclean          the longest log of all replicas that are up; committed records may be lost
 ===============  ==============================================================================
 
-Candidates are up, in the ISR, and have not confessed (:func:`.in_sync.candidates`). Every election
+Candidates are up, in the ISR, and not incomplete (:func:`.in_sync.candidates`). Every election
 raises the leader epoch, also the one that ends without a leader: two leaders never share an epoch.
 """
 
@@ -107,45 +107,45 @@ def within(view: PartitionView, picture: Picture, target: Sequence[int]) -> int:
     return found[0] if found else NO_LEADER
 
 
-def among_confessed(view: PartitionView, picture: Picture, tails: Tails) -> Outcome:
-    """When no replica is left that surely has everything, and all that confessed are up: the one
-    with the longest log leads, flagged unclean. The other confessions stay until those brokers are
+def among_incomplete(view: PartitionView, picture: Picture, tails: Tails) -> Outcome:
+    """When no replica is left that surely has everything, and all incomplete ones are up: the one
+    with the longest log leads, flagged unclean. The others stay incomplete until they are
     in sync again.
 
-    ``tails`` are newer than what was confessed: such a broker may have followed since. For the same
+    ``tails`` are newer than those in the node: such a broker may have followed since. For the same
     reason the recorded tail of one that is missing says too little, and the others wait for it.
     """
-    confessed = view.state.confessed
+    incomplete = view.state.incomplete
     if in_sync.voters(view):
         return NotElected(
             "ELIGIBLE_LEADERS_NOT_AVAILABLE", f"{_names(in_sync.voters(view))} has everything"
         )
-    asked = [one for one in view.assignment.replicas if one in confessed]
+    asked = [one for one in view.assignment.replicas if one in incomplete]
     missing = [one for one in asked if not picture.is_up(one)]
     if missing or not asked:
         why = f"{_names(missing)} may have more" if missing else "no replica is known to have it"
         return NotElected("ELIGIBLE_LEADERS_NOT_AVAILABLE", why)
-    leader = _longest(asked, {**confessed, **tails}, picture)
+    leader = _longest(asked, {**incomplete, **tails}, picture)
     state = _led(view, picture, leader, (leader,))
-    others = {one: tail for one, tail in confessed.items() if one in asked and one != leader}
+    others = {one: tail for one, tail in incomplete.items() if one in asked and one != leader}
     why = f"all in sync may have lost a tail, broker {leader} has the longest log"
-    return Elected(replace(state, unclean=True, confessed=others), why)
+    return Elected(replace(state, unclean=True, incomplete=others), why)
 
 
 def unclean(view: PartitionView, picture: Picture, tails: Tails, why: str) -> Outcome:
     """Of the replicas that are up the one with the longest log: by (last epoch, end), not by the
-    order of the assignment. Its log is the truth from now on: it is the whole ISR, and what others
-    confessed no longer counts. A replica that did not tell its tail is chosen only where none
+    order of the assignment. Its log is the truth from now on: it is the whole ISR, and no other
+    is incomplete any more. A replica that did not report its tail is chosen only where none
     did."""
     up = [one for one in view.assignment.replicas if picture.is_up(one)]
-    known = {**view.state.confessed, **tails}
+    known = {**view.state.incomplete, **tails}
     told = [one for one in up if one in known] or up
     if not told:
         return NotElected("ELIGIBLE_LEADERS_NOT_AVAILABLE", "no replica is up")
     leader = _longest(told, known, picture)
     state = _led(view, picture, leader, (leader,))
     return Elected(
-        replace(state, unclean=True, confessed={}), f"{why}: broker {leader} has the longest log"
+        replace(state, unclean=True, incomplete={}), f"{why}: broker {leader} has the longest log"
     )
 
 

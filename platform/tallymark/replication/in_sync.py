@@ -1,7 +1,7 @@
-"""Members of an ISR as the controller sees them: who may vote, who may lead, who stays.
+"""Members of an ISR as the controller sees them: which may vote, which may lead, which stay.
 
-A member *may vote* when it surely has all that was committed: it is in the ISR and has not
-confessed. A dead member may vote, too: with its log intact it comes back with everything.
+A member *may vote* when it surely has all that was committed: it is in the ISR and not
+incomplete. A dead member may vote, too: with its log intact it comes back with everything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ def voters(view: PartitionView) -> tuple[int, ...]:
     ones as well. A broker that the ISR names but that is not assigned has no vote."""
     state = view.state
     return tuple(
-        one for one in view.assignment.replicas if one in state.isr and one not in state.confessed
+        one for one in view.assignment.replicas if one in state.isr and one not in state.incomplete
     )
 
 
@@ -36,7 +36,7 @@ def kept(view: PartitionView, picture: Picture, leader: int) -> tuple[int, ...]:
     """The ISR without those that cannot be counted on, as far as ``least_isr`` allows, in the order
     of the assignment (for the same members: the ISR as it is).
 
-    First go members that confessed (they may lack committed records), then the dead, the suspected,
+    First go incomplete members (they may lack committed records), then the dead, the suspected,
     the leaving. Of equals the first of the assignment stay. The leader always stays.
     """
     replicas, isr = view.assignment.replicas, view.state.isr
@@ -50,7 +50,7 @@ def kept(view: PartitionView, picture: Picture, leader: int) -> tuple[int, ...]:
 
 def _rank(view: PartitionView, picture: Picture, broker: int) -> int:
     """0 for a member to count on; the greater, the sooner it leaves."""
-    if broker in view.state.confessed:
+    if broker in view.state.incomplete:
         return 4
     if broker not in picture.brokers:
         return 3

@@ -204,12 +204,12 @@ class Leader:
         self._in_flight = True
         self._asked = frozenset(change.isr)
         self._members_changed()
-        # Who confessed a lost tail is only needed while too few have a whole log.
-        confessed = {} if len(change.isr) >= self._least else self.state.confessed
+        # Incomplete replicas are only needed while too few replicas have a whole log.
+        incomplete = {} if len(change.isr) >= self._least else self.state.incomplete
         state = replace(
             self.state,
             isr=change.isr,
-            confessed={one: tail for one, tail in confessed.items() if one not in change.isr},
+            incomplete={one: tail for one, tail in incomplete.items() if one not in change.isr},
         )
         epochs = {one.broker: one.broker_epoch for one in change.joining}
         return ChangeState(self._partition, self.state.version, state, change.why, epochs)

@@ -60,9 +60,9 @@ class PartitionState:
     ``leader`` is -1 while there is none. ``leader_epoch`` rises with every change of the leader;
     ``version`` is the node's, which counts every change and is what a compare-and-set names.
     ``isr`` never is smaller than min(min.insync.replicas, replicas) by a decision of leader or
-    controller: who is dead stays in it, and the high watermark waits. ``confessed`` are brokers
-    that left the ISR themselves, because they came back with a log of which a tail may be missing
-    (power failure), with what they have; they may not vote until they are in the ISR again.
+    controller: who is dead stays in it, and the high watermark waits. ``incomplete`` are
+    brokers that left the ISR themselves, because their logs may lack a tail since a power failure,
+    each with the tail that it has; they may not vote until they are in the ISR again.
     ``unclean`` is true while the leader was elected among such, until an operator has seen it.
     ``others`` are fields of the node that this version does not know; they are written back as they
     were read.
@@ -73,7 +73,7 @@ class PartitionState:
     isr: tuple[int, ...]
     controller_epoch: int = 0
     version: int = -1
-    confessed: Mapping[int, Tail] = field(default_factory=dict[int, Tail])
+    incomplete: Mapping[int, Tail] = field(default_factory=dict[int, Tail])
     unclean: bool = False
     others: Mapping[str, object] = field(default_factory=dict[str, object])
 

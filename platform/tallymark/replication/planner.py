@@ -104,7 +104,7 @@ def _with_leader(
     if in_sync.candidates(view, picture) or view.state.leader != NO_LEADER:
         return election.offline(view, picture)
     # The epoch is raised and no broker leads, so the tails that are asked for stand still.
-    attempts = [election.among_confessed(view, picture, tails or {})]
+    attempts = [election.among_incomplete(view, picture, tails or {})]
     if view.unclean_allowed:
         policy = "unclean.leader.election.enable is set"
         attempts.append(election.unclean(view, picture, tails or {}, policy))

@@ -167,7 +167,7 @@ def _shrunk(
         leader_epoch=view.state.leader_epoch + 1,
         isr=isr,
         controller_epoch=picture.controller_epoch,
-        confessed={one: tail for one, tail in view.state.confessed.items() if one in replicas},
+        incomplete={one: tail for one, tail in view.state.incomplete.items() if one in replicas},
     )
 
 

@@ -22,9 +22,8 @@ running: the page cache survives kill -9, a power failure takes it. The kernel's
         1                                       version
         6f1c1b5e-4d0a-4c8e-9b39-1f2d3c4b5a69    as in /proc/sys/kernel/random/boot_id
 
-It must be durable before the first append. As soon as logs are found not to be intact it holds
-zeros, until that is confessed, however this process ends. A partition with one replica has no vote
-to give up.
+It must be durable before the first append. From when logs are found not to be intact until the
+state nodes show that, it holds zeros. A partition with one replica has no vote to give up.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from typing import Final, TypeAlias
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.model import NO_LEADER, ChangeState, PartitionState, PartitionView, Tail
 
-UNCONFESSED: Final = "00000000-0000-0000-0000-000000000000"
-"""Remembered in the place of a boot from when logs were found not to be intact until the broker has
-confessed that."""
+NOT_INTACT: Final = "00000000-0000-0000-0000-000000000000"
+"""Written in the place of a boot id when logs are found not to be intact. It stays until the state
+nodes show that."""
 _BOOT: Final = re.compile(rb"1\n([0-9a-f-]{36})\n")
 
 
@@ -111,13 +110,13 @@ def given_up(
     logs: Mapping[TopicPartition, LocalLog],
 ) -> tuple[ChangeState, ...]:
     """The states without what the broker may not claim any more: leads, and votes of logs that are
-    not intact. Who confessed before does so again: the log may have grown since."""
+    not intact. An incomplete one gives its present tail: the log may have grown since."""
     changes: list[ChangeState] = []
     for partition, view in partitions.items():
         if broker not in view.assignment.replicas or view.assignment.replicas == (broker,):
             continue
         log = logs.get(partition, LocalLog(Tail(-1, 0), intact=False))
-        state = _confessed(broker, view.state, log)
+        state = _without_vote(broker, view.state, log)
         why = f"broker {broker} starts again"
         if state is not view.state:
             why += f", its log ends at {log.tail.end} and may lack a tail"
@@ -133,12 +132,12 @@ def is_intact(*, clean: bool, boot_then: str, boot_now: str, flushed_first: bool
     a clean stop was there; ``flushed_first``: the broker ran with ``flush.before.expose``, so what
     was told had been flushed. Boot ids are "" where they are not known.
 
-    Who finds that they are not intact remembers :data:`UNCONFESSED` before anything else. A start
-    that is stopped in order before it has confessed leaves the marker of a clean stop, too, and the
-    tail is still missing."""
+    A start that finds that they are not intact writes :data:`NOT_INTACT` before anything else: if
+    it is stopped before the state nodes show that, it leaves the marker of a clean stop, too, and
+    the tail is still missing."""
     if flushed_first:
         return True
-    return boot_then != UNCONFESSED and (clean or (boot_then != "" and boot_then == boot_now))
+    return boot_then != NOT_INTACT and (clean or (boot_then != "" and boot_then == boot_now))
 
 
 def encode_boot(boot_id: str) -> bytes:
@@ -153,14 +152,14 @@ def decode_boot(content: bytes) -> str:
     return found[1].decode() if found else ""
 
 
-def _confessed(broker: int, state: PartitionState, log: LocalLog) -> PartitionState:
-    votes = broker in state.isr and broker not in state.confessed
+def _without_vote(broker: int, state: PartitionState, log: LocalLog) -> PartitionState:
+    votes = broker in state.isr and broker not in state.incomplete
     if votes and log.intact:
         return state
-    if broker not in state.isr and state.confessed.get(broker) in (None, log.tail):
+    if broker not in state.isr and state.incomplete.get(broker) in (None, log.tail):
         return state
     return replace(
         state,
         isr=tuple(one for one in state.isr if one != broker),
-        confessed={**state.confessed, broker: log.tail},
+        incomplete={**state.incomplete, broker: log.tail},
     )

@@ -339,8 +339,8 @@ def test_brokers_are_asked_where_their_logs_end() -> None:
         world.answers.ends = {2: Tail(0, 5), 3: Tail(0, 9)}
         await world.broker(2)
         make(world.zookeeper, 1)
-        confessed = {1: Tail(0, 9), 2: Tail(0, 5), 3: Tail(0, 9)}
-        node = PartitionState(NO_LEADER, 4, (), confessed=confessed)
+        incomplete = {1: Tail(0, 9), 2: Tail(0, 5), 3: Tail(0, 9)}
+        node = PartitionState(NO_LEADER, 4, (), incomplete=incomplete)
         world.zookeeper.write(paths.partition_state("t", 0), encode_state(node))
         BrokerNotes(world.zookeeper).leave(7, 0)  # wakes the controller
         await until(lambda: world.answers.asked != [])

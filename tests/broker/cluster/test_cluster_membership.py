@@ -160,11 +160,11 @@ def test_a_start_gives_up_leads_and_votes_of_logs_that_are_not_intact(intact: bo
         state = state_of(world.session)
         assert (state.leader, state.leader_epoch) == (-1, 1)
         assert state.isr == ((1, 2, 3) if intact else (2, 3))
-        assert state.confessed == ({} if intact else {1: Tail(3, 50)})
+        assert state.incomplete == ({} if intact else {1: Tail(3, 50)})
         world.part.intact = True
         world.end_session()  # a later session of the same process
         await until(lambda: len(world.part.heard) == 3)
-        assert state_of(world.session).confessed == state.confessed
+        assert state_of(world.session).incomplete == state.incomplete
 
     run(check)
 

@@ -89,7 +89,7 @@ def test_a_machine_without_boot_ids_has_clean_stops_only() -> None:
     assert claims(files, "").intact
 
 
-def test_a_start_that_ended_before_it_remembered_the_boot_confesses_again() -> None:
+def test_a_start_that_ended_before_it_remembered_the_boot_reports_its_logs_again() -> None:
     """A process that is killed in between must not find the present boot: it would take the log for
     intact that an earlier power failure has cut."""
     files = MemoryFiles()
@@ -101,7 +101,9 @@ def test_a_start_that_ended_before_it_remembered_the_boot_confesses_again() -> N
 
 
 @pytest.mark.parametrize("boot", [B, ""])
-def test_a_start_that_was_stopped_in_order_before_it_confessed_confesses_again(boot: str) -> None:
+def test_a_start_that_was_stopped_in_order_before_its_report_reports_its_logs_again(
+    boot: str,
+) -> None:
     """After a power failure a broker started and was stopped in order before it was registered: it
     left the marker of a clean stop, so the next start voted with a log that lacked its tail, led,
     and cut committed records. The simulation of the machines found it (seed 1398)."""

@@ -50,7 +50,7 @@ def test_leads_and_doubtful_votes_are_given_up_before_others_see_the_broker(
     assert state == state_of(zookeeper)
     assert (state.leader, state.leader_epoch) == (NO_LEADER, 1)
     assert state.isr == ((1, 2, 3) if intact else (2, 3))
-    assert state.confessed == ({} if intact else {1: TAIL})
+    assert state.incomplete == ({} if intact else {1: TAIL})
 
 
 def test_with_one_replica_no_state_is_read_or_written(zookeeper: ZooKeeper) -> None:

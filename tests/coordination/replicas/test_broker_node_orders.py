@@ -124,7 +124,7 @@ def test_what_an_earlier_process_sent_changes_nothing_later(seed: int) -> None:
 
 
 @pytest.mark.parametrize("command", range(1, 25))
-def test_a_process_with_a_wrong_id_confesses_nothing_for_another(command: int) -> None:
+def test_a_process_with_a_wrong_id_reports_no_incomplete_log_of_another(command: int) -> None:
     """It looked while the id was free, and one of its commands came when the broker that has the id
     was registered: that broker left an ISR with the tail of a log that is not its own."""
     server = SteppedZooKeeper()
@@ -142,12 +142,12 @@ def test_a_process_with_a_wrong_id_confesses_nothing_for_another(command: int) -
     server.script = script
     with contextlib.suppress(ConnectError, KeyboardInterrupt):
         register(wrong, info(2, 9093, "wrong"), Disk(intact=False))
-    confessed = state_of(admin)
+    given_up = state_of(admin)
     if admin.exists(paths.broker(2)):
         return  # it had the id
     node = register(right, info(2, 9092, "right"), Disk())
     server.arrive()
-    assert state_of(admin) == confessed
+    assert state_of(admin) == given_up
     assert BrokerRegistry(admin).brokers()[2].epoch == node.epoch == epoch_of(admin, 2)
 
 
@@ -162,7 +162,7 @@ def test_a_wish_from_before_takes_no_empty_disk_into_the_isr(moment: int) -> Non
     disk, left = Disk(intact=False), moment
     register(mine, info(1), disk).release()
     state, told = state_of(admin), epoch_of(admin, 1)
-    wider = replace(state, isr=(1, *state.isr), confessed={})
+    wider = replace(state, isr=(1, *state.isr), incomplete={})
 
     def script(name: str) -> Fault:
         nonlocal left
@@ -183,7 +183,7 @@ def test_a_wish_from_before_takes_no_empty_disk_into_the_isr(moment: int) -> Non
     server.arrive()
     assert not server.late
     assert 1 not in state_of(admin).isr
-    assert state_of(admin).confessed
+    assert state_of(admin).incomplete
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -274,7 +274,7 @@ def take_in(admin: ZooKeeper, leader: ZooKeeper) -> None:
     guard, state = TopicWriter(admin).guard(), state_of(admin)
     told = BrokerRegistry(admin).brokers().get(1)
     if told is not None and 1 not in state.isr and state.leader in (2, 3, NO_LEADER):
-        wider = replace(state, isr=(1, *state.isr), confessed={}, others={"seen": told.epoch})
+        wider = replace(state, isr=(1, *state.isr), incomplete={}, others={"seen": told.epoch})
         change = ChangeState(("t", 0), state.version, wider, "in sync", {1: told.epoch})
         ReplicaWriter(leader).write([change], [guard], 0)
 

@@ -184,4 +184,4 @@ def test_the_longest_of_logs_that_lost_a_tail_is_asked_for(zookeeper: ZooKeeper)
     assert fates(term.round()) == [Fate.DONE] * 3
     state = state_of(zookeeper)
     assert (asked, state.leader, state.isr, state.unclean) == ([(1, 2, 3)] * 3, 2, (2,), True)
-    assert set(state.confessed) == {1, 3}
+    assert set(state.incomplete) == {1, 3}

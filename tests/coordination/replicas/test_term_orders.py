@@ -98,14 +98,14 @@ class World:
             and (
                 len(state.isr) >= min(LEAST, len(before.isr))
                 or state.unclean
-                or set(state.confessed) > set(before.confessed)
+                or set(state.incomplete) > set(before.incomplete)
             ),
         }
         if state.leader not in (before.leader, NO_LEADER):
             held["one_leader_an_epoch"] = (index, state.leader_epoch) not in self.leaders
             self.leaders[index, state.leader_epoch] = state.leader
             held["fenced_writes_nothing"] = state.controller_epoch >= self.epoch
-            voters = set(before.isr) - set(before.confessed)
+            voters = set(before.isr) - set(before.incomplete)
             held["a leader surely has everything, if one has"] = (
                 state.leader in voters if voters else state.unclean
             )
@@ -148,8 +148,8 @@ class World:
             isr = tuple(one for one in state.isr if one != members[0])
         else:
             return
-        confessed = {one: tail for one, tail in state.confessed.items() if one not in isr}
-        wider = replace(state, isr=isr, confessed=confessed)
+        incomplete = {one: tail for one, tail in state.incomplete.items() if one not in isr}
+        wider = replace(state, isr=isr, incomplete=incomplete)
         change = ChangeState(("t", index), state.version, wider, "a leader's wish", joining)
         session = self.sessions[state.leader]
         ReplicaWriter(session).write([change], [TopicWriter(session).guard()], 0)

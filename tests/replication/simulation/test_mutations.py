@@ -43,8 +43,8 @@ FOUND: Final = {
     "reading_again_of_the_controller": Found(5, "eventually_whole"),
     "fence": Found(0, "fenced_writes_nothing"),
     "epoch_of_a_cancel": Found(0, "high_watermark_never_falls_in_an_epoch", ("reassign", "cancel")),
-    "confession": Found(40, "acknowledged_is_kept"),
-    "boot_after_the_confession": Found(40, "acknowledged_is_kept"),
+    "report_of_incomplete_logs": Found(40, "acknowledged_is_kept"),
+    "boot_after_the_report": Found(40, "acknowledged_is_kept"),
     "boot_of_a_clean_stop": Found(0, "", ("power", "kill")),
 }
 

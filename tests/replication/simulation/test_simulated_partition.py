@@ -72,7 +72,7 @@ def test_a_seed_replays_equal() -> None:
 
 
 def test_a_failing_plan_is_shrunk_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    MUTATIONS["confession"](monkeypatch)
+    MUTATIONS["report_of_incomplete_logs"](monkeypatch)
     plan = next(plan for seed in range(400) if broken_by(plan := plan_of(seed)))
     shorter = shortest(plan)
     assert len(shorter.events) < len(plan.events)

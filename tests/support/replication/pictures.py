@@ -24,11 +24,11 @@ def view_of(
     replicas: Iterable[int] = (1, 2, 3),
     *,
     least: int = 2,
-    confessed: Mapping[int, Tail] | None = None,
+    incomplete: Mapping[int, Tail] | None = None,
     unclean_allowed: bool = False,
 ) -> PartitionView:
     """A partition in leader epoch 7 whose state node has version 20."""
-    state = PartitionState(leader, 7, tuple(isr), 1, 20, confessed or {})
+    state = PartitionState(leader, 7, tuple(isr), 1, 20, incomplete or {})
     return PartitionView(Assignment(tuple(replicas)), state, least, unclean_allowed)
 
 

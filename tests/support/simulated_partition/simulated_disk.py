@@ -11,7 +11,7 @@ from simulated_nodes import PARTITION
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.following import LogView
 from tallymark.replication.model import Tail
-from tallymark.replication.registration import UNCONFESSED, LocalLog, is_intact
+from tallymark.replication.registration import NOT_INTACT, LocalLog, is_intact
 from tallymark.replication.truncation import epochs_up_to, last_epoch_of
 
 Record = tuple[int, int]
@@ -58,7 +58,7 @@ class Disk:
             flushed_first=self.flushes_first,
         )
         if not intact:
-            self.boot = UNCONFESSED
+            self.boot = NOT_INTACT
         return intact
 
     def logs(self, intact: bool) -> Mapping[TopicPartition, LocalLog]:

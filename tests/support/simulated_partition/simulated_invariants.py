@@ -177,9 +177,9 @@ class Invariants:
         before, after = write.before.state, write.after.state
         replicas = write.after.assignment.replicas
         is_within = set(after.isr) <= set(replicas) and len(set(after.isr)) == len(after.isr)
-        confesses = write.author.broker_epoch >= 0
+        reports_a_tail = write.author.broker_epoch >= 0
         least = min(len(before.isr), self._least(write))
-        small = len(after.isr) < least and not confesses and self._is_clean(write)
+        small = len(after.isr) < least and not reports_a_tail and self._is_clean(write)
         if not is_within or small:
             told = f"{before.isr} became {after.isr} of {replicas}, least {least}: {write.change}"
             raise Broken("isr_within_replicas_and_not_below_min", told)

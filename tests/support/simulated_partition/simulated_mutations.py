@@ -174,7 +174,7 @@ def epoch_of_a_cancel(patch: pytest.MonkeyPatch) -> None:
     ) -> PartitionState | None:
         state = view.state
         going = set(view.assignment.replicas) - set(after.replicas)
-        named = going & {state.leader, *state.isr, *state.confessed}
+        named = going & {state.leader, *state.isr, *state.incomplete}
         return without(picture, partition, view, after) if named else None
 
     patch.setattr(reassignment, "_without", unless_named)
@@ -183,17 +183,17 @@ def epoch_of_a_cancel(patch: pytest.MonkeyPatch) -> None:
 # --- the start of a broker
 
 
-def confession(patch: pytest.MonkeyPatch) -> None:
+def report_of_incomplete_logs(patch: pytest.MonkeyPatch) -> None:
     """A broker whose log lost its tail stays in the ISR."""
-    confessed = registration._confessed
+    without_vote = registration._without_vote
 
-    def says_nothing(broker: int, state: PartitionState, log: LocalLog) -> PartitionState:
-        return confessed(broker, state, replace(log, intact=True))
+    def reports_nothing(broker: int, state: PartitionState, log: LocalLog) -> PartitionState:
+        return without_vote(broker, state, replace(log, intact=True))
 
-    patch.setattr(registration, "_confessed", says_nothing)
+    patch.setattr(registration, "_without_vote", reports_nothing)
 
 
-def boot_after_the_confession(patch: pytest.MonkeyPatch) -> None:
+def boot_after_the_report(patch: pytest.MonkeyPatch) -> None:
     """The boot is remembered first: a start that is killed in between finds an intact log."""
     next_step = registration.next_step
 
@@ -210,7 +210,7 @@ def boot_after_the_confession(patch: pytest.MonkeyPatch) -> None:
 
 
 def boot_of_a_clean_stop(patch: pytest.MonkeyPatch) -> None:
-    """The marker of a clean stop is enough, also of a start that had not confessed yet."""
+    """The marker of a clean stop is enough, also of a start that had not reported its logs yet."""
     is_intact = registration.is_intact
 
     def clean_is_enough(*, clean: bool, boot_then: str, boot_now: str, flushed_first: bool) -> bool:
@@ -238,8 +238,8 @@ MUTATIONS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {
         reading_again_of_the_controller,
         fence,
         epoch_of_a_cancel,
-        confession,
-        boot_after_the_confession,
+        report_of_incomplete_logs,
+        boot_after_the_report,
         boot_of_a_clean_stop,
     )
 }

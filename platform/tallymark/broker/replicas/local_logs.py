@@ -7,7 +7,7 @@ intact after a clean stop, or when the kernel is the one of then::
     .kafka_cleanshutdown    the marker of a clean stop
     .tallymark_boot         the boot id under which the logs were open, that of
                             /proc/sys/kernel/random/boot_id; zeros from when they were found
-                            not to be intact until the broker has confessed that
+                            not to be intact until the nodes show that
 
 From the moment when the present boot is written there, the logs stay intact as long as the process
 lives, in every later session: nothing is lost below a process that runs. A log on a disk that has
@@ -29,7 +29,7 @@ from tallymark.log.disk.health import guarded
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.model import UNKNOWN_EPOCH, Tail
 from tallymark.replication.registration import (
-    UNCONFESSED,
+    NOT_INTACT,
     LocalLog,
     decode_boot,
     encode_boot,
@@ -56,8 +56,8 @@ class LocalLogs:
                 clean=home.stopped_cleanly, boot_then=then, boot_now=boot_id, flushed_first=False
             )
             if not self._intact[home.path] and home.population:
-                # A stop in order before the confession leaves the marker of a clean stop, too.
-                self._remember(home, UNCONFESSED)
+                # A clean stop before the nodes show it leaves the marker of a clean stop, too.
+                self._remember(home, NOT_INTACT)
                 log.warning(
                     "the logs in %s may lack what was written last: the machine stopped without a"
                     " flush (%s)",

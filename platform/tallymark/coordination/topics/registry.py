@@ -7,7 +7,7 @@ The nodes hold what Apache Kafka writes there::
          "adding_replicas":{"0":[2]}, "removing_replicas":{}}     of reassignments (KIP-455)
     /brokers/topics/[topic]/partitions/[p]/state
         {"controller_epoch":1, "leader":1, "version":1, "leader_epoch":0, "isr":[1,2]}
-         and of ours, where there are any: "confessed":{"2":[<last epoch>, <end>]}, "unclean":true
+         and of ours, where there are any: "incomplete":{"2":[<last epoch>, <end>]}, "unclean":true
 
 A topic without partitions is being created, and does not count yet.
 :mod:`~tallymark.coordination.topics.writer` makes all changes, except requests to delete a topic.
@@ -251,7 +251,7 @@ def _moving(
 
 
 _STATE_FIELDS: Final = frozenset(
-    ("controller_epoch", "leader", "version", "leader_epoch", "isr", "confessed", "unclean")
+    ("controller_epoch", "leader", "version", "leader_epoch", "isr", "incomplete", "unclean")
 )
 
 
@@ -264,10 +264,10 @@ def encode_state(state: PartitionState) -> bytes:
         "leader_epoch": state.leader_epoch,
         "isr": list(state.isr),
     }
-    if state.confessed:
-        document["confessed"] = {
+    if state.incomplete:
+        document["incomplete"] = {
             str(broker): [tail.last_epoch, tail.end]
-            for broker, tail in sorted(state.confessed.items())
+            for broker, tail in sorted(state.incomplete.items())
         }
     if state.unclean:
         document["unclean"] = True
@@ -283,18 +283,18 @@ def decode_state(path: str, data: bytes, version: int) -> PartitionState:
         isr=documents.integers(path, "isr", document.get("isr")),
         controller_epoch=documents.field(path, document, "controller_epoch", int),
         version=version,
-        confessed=_confessed(path, document),
+        incomplete=_incomplete(path, document),
         unclean=document.get("unclean") is True,
         others={name: value for name, value in document.items() if name not in _STATE_FIELDS},
     )
 
 
-def _confessed(path: str, document: Mapping[str, object]) -> dict[int, Tail]:
+def _incomplete(path: str, document: Mapping[str, object]) -> dict[int, Tail]:
     found: dict[int, Tail] = {}
-    entries = documents.field(path, {"confessed": {}} | dict(document), "confessed", dict)
+    entries = documents.field(path, {"incomplete": {}} | dict(document), "incomplete", dict)
     for broker, tail in entries.items():
-        numbers = documents.integers(path, f"confessed of {broker}", tail)
+        numbers = documents.integers(path, f"incomplete of {broker}", tail)
         if not broker.isdecimal() or len(numbers) != 2:
-            raise MalformedNodeError(path, f"confessed of {broker!r} is {tail!r}")
+            raise MalformedNodeError(path, f"incomplete of {broker!r} is {tail!r}")
         found[int(broker)] = Tail(*numbers)
     return found
