@@ -229,10 +229,10 @@ def test_isrs_are_told_once_a_second(zookeeper: ZooKeeper) -> None:
     assert nodes.pause_ms() == 1000
     now[0] += 400
     assert nodes.pause_ms() == 600
-    nodes.tell()
+    nodes.send_notice()
     assert _partitions(reader) == set()
     now[0] += 600
-    nodes.tell()
+    nodes.send_notice()
     assert _partitions(reader) == {("t", 1), ("t", 2)}
     assert nodes.pause_ms() is None
 

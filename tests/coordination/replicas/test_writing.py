@@ -158,28 +158,28 @@ def test_leaders_are_told_at_once_and_isrs_once_a_second(
     reader.done()
     guard = [TopicWriter(zookeeper).guard()]
 
-    def news() -> Changed | None:
+    def notice() -> Changed | None:
         changed = reader.unseen_changes()
         reader.done()
         return changed
 
-    def told(*partitions: int) -> Changed:
+    def notice_of(*partitions: int) -> Changed:
         return Changed(frozenset(), frozenset(("t", index) for index in partitions))
 
     writer.write([with_isr(zookeeper, (1, 2))], guard, 0)
-    assert news() == told(0), "the first one need not wait"
+    assert notice() == notice_of(0), "the first one need not wait"
     writer.write([with_isr(zookeeper, (1,))], guard, 400)
-    assert (news(), writer.telling.due_at_ms()) == (told(), 1000)
+    assert (notice(), writer.notices.due_at_ms()) == (notice_of(), 1000)
     writer.write([led_by(zookeeper, 2, 1)], guard, 500)
-    assert news() == told(1)
-    writer.tell(999)
-    assert news() == told()
-    writer.tell(1000)
-    assert (news(), writer.telling.due_at_ms()) == (told(0), None)
+    assert notice() == notice_of(1)
+    writer.send_notice(999)
+    assert notice() == notice_of()
+    writer.send_notice(1000)
+    assert (notice(), writer.notices.due_at_ms()) == (notice_of(0), None)
     before = Assignment((1, 2, 3))
     moved = ChangeAssignment(("t", 2), before, Assignment((1, 2)), 0, "moves")
     writer.write([moved, led_by(zookeeper, 3)], guard, 1100)
-    assert news() == Changed(frozenset({"t"}), frozenset())
+    assert notice() == Changed(frozenset({"t"}), frozenset())
 
 
 def test_many_states_are_several_transactions(zookeeper: ZooKeeper) -> None:

@@ -43,7 +43,7 @@ T = TypeVar("T")
 Ids = Mapping[str, uuid.UUID]
 """Topic -> the id under which the caller knows it."""
 RETRY_SECONDS: Final = 1.0
-"""Until others are told again, when that has failed."""
+"""Before a notice that could not be sent is tried again."""
 _ATTEMPTS: Final = 5
 _GONE: Final = "the topic was deleted"
 _ERRORS: Final = (ConnectError, SessionLostError, ClosedError, CoordinationError)
@@ -78,7 +78,7 @@ class StateNodes:
         self, changes: Sequence[ChangeState], ids: Ids
     ) -> tuple[Sequence[StateOutcome], bool]:
         """The outcomes, and whether those that are refused are so for good. What the nodes hold is
-        only told where these are known to be of the topic that the caller knows."""
+        only sent where these are known to be of the topic that the caller knows."""
         try:
             guard = self._guard or self._take_guard()
             same = self._same({change.partition[0] for change in changes}, ids)
@@ -110,13 +110,13 @@ class StateNodes:
                 return states
         return {}
 
-    def tell(self) -> None:
+    def send_notice(self) -> None:
         """Tell others of the ISRs that are due. Raises the session's errors: call it again."""
-        self._writer.tell(self._now_ms())
+        self._writer.send_notice(self._now_ms())
 
     def pause_ms(self) -> int | None:
-        """Until :meth:`tell` is due; None: there is nothing to tell."""
-        due_at = self._writer.telling.due_at_ms()
+        """Until :meth:`send_notice` is due; None: no ISR has changed."""
+        due_at = self._writer.notices.due_at_ms()
         return None if due_at is None else max(0, due_at - self._now_ms())
 
     def _take_guard(self) -> Check:
@@ -157,7 +157,7 @@ class ZooKeeperStates:
         self._zookeeper = zookeeper
         self._nodes = StateNodes(zookeeper, now_ms)
         self._thread = threads(1, "tallymark-states")
-        self._telling: asyncio.Task[None] | None = None
+        self._notices: asyncio.Task[None] | None = None
         self._closed = False
 
     async def write(self, changes: Sequence[ChangeState], ids: Ids) -> Sequence[StateOutcome]:
@@ -177,7 +177,7 @@ class ZooKeeperStates:
                 list(each.change.state.isr),
                 each.why,
             )
-        self._tell_later()
+        self._notify_later()
         return outcomes
 
     async def read(
@@ -193,27 +193,27 @@ class ZooKeeperStates:
     async def close(self) -> None:
         """Ends when what is being written is done. Idempotent."""
         self._closed = True
-        task, self._telling = self._telling, None
+        task, self._notices = self._notices, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         self._thread.shutdown(wait=False)
 
-    def _tell_later(self) -> None:
+    def _notify_later(self) -> None:
         if self._closed or self._nodes.pause_ms() is None:
             return
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.create_task(self._tell(), name="tell of ISRs")
+        if self._notices is None or self._notices.done():
+            self._notices = asyncio.create_task(self._send_notices(), name="notices of ISRs")
 
-    async def _tell(self) -> None:
+    async def _send_notices(self) -> None:
         while (pause_ms := self._nodes.pause_ms()) is not None:
             await asyncio.sleep(pause_ms / 1000)
             try:
                 if self._zookeeper.state is SessionState.CONNECTED:
-                    await self._run(self._nodes.tell)
+                    await self._run(self._nodes.send_notice)
                     continue
             except _ERRORS as error:
-                log.warning("other brokers are not told of ISRs yet: %s", error)
+                log.warning("other brokers are not notified of changed ISRs yet: %s", error)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _run(self, command: Callable[[], T]) -> T:

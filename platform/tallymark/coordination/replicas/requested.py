@@ -16,8 +16,8 @@ from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.coordination.topics.writer import TopicWriter
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.isr_notices import IsrNotices
 from tallymark.replication.model import DEFAULTS, Change, Picture, TopicSettings
-from tallymark.replication.telling import Telling
 
 Failed: TypeAlias = dict[TopicPartition, KafkaError]
 Decide: TypeAlias = Callable[[Picture, Sequence[TopicPartition], Failed], Sequence[Change]]
@@ -35,7 +35,7 @@ class RequestedChanges:
         self._now_ms = now_ms
         self._reader = PictureReader(zookeeper, defaults)
         self._guards = TopicWriter(zookeeper)
-        self._writer = ReplicaWriter(zookeeper, Telling(every_ms=0))  # it has no later
+        self._writer = ReplicaWriter(zookeeper, IsrNotices(every_ms=0))  # it has no later
         self._election = ControllerElection(zookeeper, -1, now_ms)
 
     def write(self, partitions: Iterable[TopicPartition], decide: Decide) -> Failed:

@@ -22,9 +22,9 @@ from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.coordination.topics.writer import TopicWriter
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.features import REPLICATION, Finalized
+from tallymark.replication.isr_notices import IsrNotices
 from tallymark.replication.model import PartitionView
 from tallymark.replication.registration import GiveUp, LocalLog, RememberBoot, Start, next_step
-from tallymark.replication.telling import Telling
 
 log: Final = logging.getLogger(__name__)
 _ROUNDS: Final = 100
@@ -58,7 +58,7 @@ class Starting:
         self._now_ms = now_ms
         self._reader = PictureReader(zookeeper)
         self._guards = TopicWriter(zookeeper)
-        self._writer = ReplicaWriter(zookeeper, Telling(every_ms=0))  # it has no later
+        self._writer = ReplicaWriter(zookeeper, IsrNotices(every_ms=0))  # it has no later
 
     def give_up(self, epoch: int, features: Finalized) -> None:
         """Until no state names this broker in a way that it may not claim. BadVersionError when the

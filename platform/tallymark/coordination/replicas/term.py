@@ -86,11 +86,11 @@ class Term:
         """What the picture has of these may be wrong: they are read again first."""
 
     def round(self) -> Round:
-        """Read what has changed, decide, write. Call it again after ``wait_ms``, and when a change
-        is told, a broker or a note of one comes or goes. ConnectError, SessionLostError: nothing
-        was decided; call it again."""
+        """Read what has changed, decide, write. Call it again after ``wait_ms``, and when a notice
+        of a change arrives, or a broker or a note of one comes or goes. ConnectError,
+        SessionLostError: nothing was decided; call it again."""
         guard = self._guards.guard()
-        self._writer.tell(self._now_ms())
+        self._writer.send_notice(self._now_ms())
         self._read()
         changes = self._decide()
         written = self._writer.write(changes, [guard, self._fence], self._now_ms())
@@ -149,5 +149,5 @@ class Term:
             return PAUSE_MS
         if done:
             return 0
-        due_at = self._writer.telling.due_at_ms()
+        due_at = self._writer.notices.due_at_ms()
         return None if due_at is None else max(0, due_at - self._now_ms())

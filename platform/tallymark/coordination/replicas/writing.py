@@ -8,7 +8,7 @@ One transaction has at most 500 states (:data:`tallymark.replication.changes.MOS
     Check    /brokers/topics/[t]              where one joins: it is a replica still
     SetData  /brokers/topics/[t]              an assignment, of the version that was just read
     SetData  /brokers/topics/[t]/.../state    of the version that the change was decided from
-    Create   /brokers/changes/change_         new leaders; ISRs may wait (``telling``)
+    Create   /brokers/changes/change_         new leaders; ISRs may wait (``isr_notices``)
 
 The nodes are read first: changes that do not hold are refused with the reason, the others go into
 one transaction. Where another writer was faster in between, they are read again. So a change is
@@ -46,8 +46,8 @@ from tallymark.coordination.topics.changes import change_of_states
 from tallymark.errors import ClosedError, ConnectError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.changes import batches
+from tallymark.replication.isr_notices import IsrNotices
 from tallymark.replication.model import Change, ChangeAssignment, PartitionState
-from tallymark.replication.telling import Telling
 
 MOST_BYTES: Final = 900_000
 """Of one transaction: ZooKeeper closes the connection of a client that sends more than 1 MB."""
@@ -97,9 +97,9 @@ class Written(NamedTuple):
 class ReplicaWriter:
     """Writes the changes of one broker. Not thread-safe."""
 
-    def __init__(self, zookeeper: ZooKeeper, telling: Telling | None = None) -> None:
+    def __init__(self, zookeeper: ZooKeeper, notices: IsrNotices | None = None) -> None:
         self._zookeeper = zookeeper
-        self.telling = telling or Telling()
+        self.notices = notices or IsrNotices()
 
     def write(self, changes: Sequence[Change], conditions: Sequence[Check], now_ms: int) -> Written:
         """Do the changes, each under the ``conditions``: the guard, which was read before the facts
@@ -117,12 +117,12 @@ class ReplicaWriter:
                 return Written(outcomes, batch.broken)
         return Written(outcomes, None)
 
-    def tell(self, now_ms: int) -> None:
-        """Tell of the ISR changes that are due. ConnectError, SessionLostError: they are told again
-        by the next call."""
-        if due := self.telling.due(now_ms):
+    def send_notice(self, now_ms: int) -> None:
+        """Notify the other brokers of the ISR changes that are due. ConnectError, SessionLostError:
+        the next call sends them again."""
+        if due := self.notices.due(now_ms):
             self._zookeeper.commit([change_of_states(due)])
-            self.telling.told(due, now_ms)
+            self.notices.sent(due, now_ms)
 
     def _settle(self, batch: _Batch, now_ms: int) -> None:
         """Try until each change has an outcome. Where the nodes have changed since they were read,
@@ -140,7 +140,7 @@ class ReplicaWriter:
                     continue
                 if not self._commit(batch, part, steps):
                     break
-                self.telling.told(_told_by(part, facts, self.telling.due(now_ms)), now_ms)
+                self.notices.sent(_named_by(part, facts, self.notices.due(now_ms)), now_ms)
             if batch.stopped or not batch.left:
                 return None
         return batch.stop("others change it all the time")
@@ -151,12 +151,12 @@ class ReplicaWriter:
         """As many of the changes as fit, at least one, and the steps for them."""
         part = batch.left
         while True:
-            self.telling.changed(each.partition for each in part if not is_at_once(each, facts))
+            self.notices.changed(each.partition for each in part if not is_at_once(each, facts))
             steps = [*batch.conditions, *steps_of(part, facts)]
-            told = _told_by(part, facts, self.telling.due(now_ms))
+            named = _named_by(part, facts, self.notices.due(now_ms))
             moved = {each.partition[0] for each in part if isinstance(each, ChangeAssignment)}
-            if told or moved:
-                steps.append(change_of_states(told, moved))
+            if named or moved:
+                steps.append(change_of_states(named, moved))
             if _size(steps) <= MOST_BYTES or len(part) == 1:
                 return part, steps
             part = part[: len(part) // 2]
@@ -236,8 +236,10 @@ class _Batch:
         return [self._ends[id(each)] for each in self._changes]
 
 
-def _told_by(part: Sequence[Change], facts: Facts, due: Set[TopicPartition]) -> set[TopicPartition]:
-    """The partitions that the transaction tells of: new leaders, and what is due."""
+def _named_by(
+    part: Sequence[Change], facts: Facts, due: Set[TopicPartition]
+) -> set[TopicPartition]:
+    """The partitions in the transaction's notice: those with new leaders, and those due."""
     return {each.partition for each in part if is_at_once(each, facts)} | due
 
 
