@@ -21,7 +21,7 @@ def test_what_is_given_stands_over_what_is_usual() -> None:
         host="127.0.0.1",
         port=9092,
         advertised_host="broker-dc1",
-        controller_port=9093,
+        voters={3: 9093},
         log_dir=Path("/data"),
         given={"num.partitions": "7"},
     )
@@ -30,13 +30,30 @@ def test_what_is_given_stands_over_what_is_usual() -> None:
     assert found["controller.quorum.voters"] == "3@127.0.0.1:9093"
 
 
+def test_a_node_of_three_names_them_all_and_keeps_its_own_topics_three_times() -> None:
+    found = properties(
+        node_id=2,
+        host="127.0.0.1",
+        port=9092,
+        advertised_host="127.0.0.1",
+        voters={1: 7001, 2: 7002, 3: 7003},
+        log_dir=Path("/data"),
+        given={},
+    )
+    voters = "1@127.0.0.1:7001,2@127.0.0.1:7002,3@127.0.0.1:7003"
+    assert found["controller.quorum.voters"] == voters
+    assert found["listeners"].endswith("CONTROLLER://127.0.0.1:7002")
+    assert found["offsets.topic.replication.factor"] == "3"
+    assert found["transaction.state.log.min.isr"] == "2"
+
+
 def test_listeners_beside_the_plain_one() -> None:
     found = properties(
         node_id=0,
         host="127.0.0.1",
         port=9092,
         advertised_host="localhost",
-        controller_port=9093,
+        voters={0: 9093},
         log_dir=Path("/data"),
         given={},
         secured={"SASL_SSL": 9094},

@@ -60,7 +60,16 @@ class ServerProcess(ClosedByWith, ABC):
     def start(self, timeout: float | None = None) -> None:
         """Start it and wait until it answers. UserError says what is missing or taken, or has its
         last words when it does not start."""
+        self.launch()
+        self.wait_ready(timeout)
+
+    def launch(self) -> None:
+        """The first half of :meth:`start`, for servers that answer only when others of them run."""
         self._launch()
+
+    def wait_ready(self, timeout: float | None = None) -> None:
+        """The second half of :meth:`start`: wait until it answers; it is killed when it does not
+        in ``timeout`` seconds."""
         try:
             self._wait_ready(self.start_seconds if timeout is None else timeout)
         except BaseException:

@@ -1,4 +1,4 @@
-"""``server.properties`` of one Apache Kafka broker that is a cluster of its own. Pure."""
+"""``server.properties`` of an Apache Kafka broker that is a controller as well. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from typing import Final
 
 from tallymark.processes.java import java_property
 
-_ONE_NODE: Final = {
+_COMMON: Final = {
     "process.roles": "broker,controller",
     "num.partitions": "1",
     "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "log.segment.delete.delay.ms": "100",
     # One that was killed comes back when the controller, itself, has forgotten that it was there.
@@ -34,27 +29,44 @@ def properties(
     host: str,
     port: int,
     advertised_host: str,
-    controller_port: int,
+    voters: Mapping[int, int],
     log_dir: Path,
     given: Mapping[str, str],
     secured: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Its settings by name; ``given`` win. The controller listens on loopback. ``secured`` are the
-    ports of listeners beside the plain one, named by their security protocol."""
+    """Its settings by name; ``given`` win. ``voters`` are the nodes of its cluster, itself among
+    them: node id -> the port of loopback on which its controller listens. ``secured`` are the ports
+    of listeners beside the plain one, named by their security protocol."""
     ports = {"PLAINTEXT": port, **secured}
     protocols = {"CONTROLLER": "PLAINTEXT", **{name: name for name in ports}}
     listeners = [f"{name}://{host}:{number}" for name, number in ports.items()]
     advertised = [f"{name}://{advertised_host}:{number}" for name, number in ports.items()]
     return {
-        **_ONE_NODE,
+        **_COMMON,
+        **_internal_topics(len(voters)),
         "node.id": str(node_id),
-        "controller.quorum.voters": f"{node_id}@127.0.0.1:{controller_port}",
-        "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller_port}"]),
+        "controller.quorum.voters": ",".join(
+            f"{node}@127.0.0.1:{number}" for node, number in voters.items()
+        ),
+        "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{voters[node_id]}"]),
         "advertised.listeners": ",".join(advertised),
         "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(log_dir),
         **given,
+    }
+
+
+def _internal_topics(brokers: int) -> dict[str, str]:
+    """Their replicas: three where the cluster has as many brokers, and two that must have them."""
+    replicas = min(3, brokers)
+    least = str(max(1, replicas - 1))
+    return {
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": least,
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": least,
     }
 
 

@@ -1,6 +1,7 @@
 """One Apache Kafka broker as a child process that dies with us.
 
-It is a cluster of its own: broker and controller in one process (KRaft, no ZooKeeper).
+Broker and controller are one process (KRaft, no ZooKeeper). It is a cluster of its own, or one of
+the nodes of a :class:`Quorum`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -40,12 +42,28 @@ _FREE_SECONDS: Final = 10.0
 """A predecessor that was just killed may be dying still."""
 
 
+def new_cluster_id() -> str:
+    """A random one, as Apache Kafka makes them."""
+    # An id may not begin with a dash: it would be read as an option.
+    return urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A")
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """The nodes of a cluster, each of which is broker and controller: ``controllers`` has node id
+    -> the port of loopback on which its controller listens."""
+
+    cluster_id: str
+    controllers: Mapping[int, int]
+
+
 class ApacheKafkaServer(ServerProcess):
     """One broker on ``host:port`` with its data in ``folder``; port 0: a free one, kept.
 
     ``settings`` go into its ``server.properties``, ``heap`` is the JVM's (``512m``), ``jvm`` more
     of its options. ``secured`` names security protocols that it listens with beside PLAINTEXT, on
-    free ports (``ports``); what they need is among the settings.
+    free ports (``ports``); what they need is among the settings. ``quorum``: the cluster that it
+    is a node of; without, it is one of its own.
     """
 
     product = "Apache Kafka"
@@ -64,12 +82,14 @@ class ApacheKafkaServer(ServerProcess):
         heap: str = "512m",
         jvm: Sequence[str] = QUICK_START,
         secured: Sequence[str] = (),
+        quorum: Quorum | None = None,
     ) -> None:
-        free, self._controller_port, *others = free_ports(2 + len(secured))
+        free, controller, *others = free_ports(2 + len(secured))
         super().__init__(folder, host, port or free)
         self.advertised_host = advertised_host or host
         self._given = dict(settings or {})
         self._node_id = node_id
+        self._quorum = quorum or Quorum(new_cluster_id(), {node_id: controller})
         self._jvm = (f"-Xmx{heap}", *jvm, *_LOGGING)
         self._secured = dict(zip(secured, others, strict=True))
 
@@ -128,7 +148,7 @@ class ApacheKafkaServer(ServerProcess):
             host=self.host,
             port=self.port,
             advertised_host=self.advertised_host,
-            controller_port=self._controller_port,
+            voters=self._quorum.controllers,
             log_dir=self.data,
             given=self._given,
             secured=self._secured,
@@ -142,9 +162,8 @@ class ApacheKafkaServer(ServerProcess):
             ) from error
         if (self.data / "meta.properties").exists():
             return
-        # An id may not begin with a dash: it would be read as an option.
-        identity = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A")
-        tool = ["kafka.tools.StorageTool", "format", "-t", identity, "-c", str(written)]
+        tool = ["kafka.tools.StorageTool", "format", "-t", self._quorum.cluster_id]
+        tool += ["-c", str(written)]
         ended = subprocess.run(
             [*command, *tool], capture_output=True, text=True, timeout=_FORMAT_SECONDS
         )
