@@ -17,7 +17,7 @@ retry can help, whose fault it is, and a sentence for people. The tree is what o
     │   └── AuthenticationError     we are not let in, or do not trust the broker: do not retry
     │       └── WrongClusterError   another cluster answers where ours was
     ├── TimedOutError               a deadline passed; says whose and what was pending
-    ├── BufferFullError             a producer's buffer is full, and it was told not to wait
+    ├── BufferFullError             a producer's buffer is full, and it was set not to wait
     ├── ClientFailedError           a client's background work has died; make a new client
     ├── RecordDroppedError          an interceptor of the queue did not let a record in
     └── ClosedError                 used after close()
@@ -249,8 +249,8 @@ class LogTruncatedError(KafkaError):
 class CorruptMessageError(KafkaError, CorruptRecordError):
     """What a broker gave is no record batch, or its records are not what it says (CORRUPT_MESSAGE):
     of which partition, in the batch at or behind which ``offset``, from whom. ``reason``: what does
-    not hold. ``next_offset``: what follows the batch, as its header has it, so where to go on for
-    who wants to leave it out; -1: the header cannot be read either. ``intact``: the CRC holds, so
+    not hold. ``next_offset``: what follows the batch, as its header has it, so where to go on to
+    leave it out; -1: the header cannot be read either. ``intact``: the CRC holds, so
     it is what somebody sent and no reading will find anything else."""
 
     def __init__(
@@ -277,7 +277,7 @@ class CorruptMessageError(KafkaError, CorruptRecordError):
 
 
 class BatchCutError(CorruptMessageError):
-    """The first batch of an answer was cut: nobody knows what is in it, and a larger fetch may."""
+    """The first batch of an answer was cut: its content is unknown; a larger fetch may have it."""
 
 
 class OffsetOutOfRangeError(KafkaError):
@@ -298,8 +298,8 @@ class OffsetOutOfRangeError(KafkaError):
 
 
 class CommitFailedError(KafkaError):
-    """Offsets were not stored: their partitions are no longer this consumer's. Whoever has them
-    now goes on from what was stored before, so what was done since is done again. The text has the
+    """Offsets were not stored: their partitions are no longer this consumer's. Their new owner
+    goes on from what was stored before, so what was done since is done again. The text has the
     numbers: generations, how long the last messages were worked on, the limit."""
 
 
@@ -327,7 +327,7 @@ class ConnectError(TallymarkError):
 
 
 class AuthenticationError(ConnectError):
-    """The broker does not let us in, or is not who it should be (stage tls or sasl): a wrong
+    """The broker does not let us in, or is not the broker that it should be (stage tls or sasl): a wrong
     password, a mechanism that is not enabled, a certificate without trust. Trying again does not
     help, so clients raise it at once."""
 
@@ -352,13 +352,13 @@ class TimedOutError(TallymarkError):
 
 
 class BufferFullError(TallymarkError):
-    """A producer's buffer had no room for a record, and it was told not to wait for it
+    """A producer's buffer had no room for a record, and it was set not to wait for it
     (``on_buffer_full`` "fail" or "drop"). The text says how full it is. Retriable: later."""
 
 
 class ClientFailedError(TallymarkError):
-    """Something that a client does in the background has died of ``__cause__``, which nobody
-    foresaw. What was pending has failed with this error; every later call raises it."""
+    """Something that a client does in the background has died of ``__cause__``, which was not
+    expected. What was pending has failed with this error; every later call raises it."""
 
     def __init__(self, client: str, work: str, cause: BaseException) -> None:
         super().__init__(

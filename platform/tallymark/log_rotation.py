@@ -21,7 +21,7 @@ KEEP: Final = 4
 
 
 def renamed(path: Path) -> None:
-    """Set the log aside by its name: for who writes it and opens it anew. OSError: it cannot be."""
+    """Set the log aside by its name: for a writer that opens it anew. OSError: it cannot be."""
     _make_room(path)
     path.rename(_numbered(path, 1))
 

@@ -1,4 +1,4 @@
-"""Files of ours that nobody else may read, and that are not written through somebody's link.
+"""Files that other users may not read, and that are not written through another user's link.
 
 Where another user can place names (``/tmp``, a journal folder that several users share) a link in
 the place of a file would have us write into what it points to. So a file is opened for writing
@@ -40,7 +40,7 @@ def open_locked(path: str | os.PathLike[str]) -> int:
 
 def log_opener(path: str, flags: int) -> int:
     """For ``open(..., opener=log_opener)``: the same for a log, which others may read where the
-    umask lets them. ``/dev/stdout`` and its like are links that nobody else can have placed."""
+    umask lets them. ``/dev/stdout`` and its like are links that no other user can have placed."""
     follow = path.startswith(_OUR_OWN)
     return os.open(path, flags | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW), 0o644)
 
@@ -54,7 +54,7 @@ def make_private(path: str | os.PathLike[str]) -> None:
 
 def write_private(path: Path, text: str, encoding: str = "utf-8") -> None:
     """Put a new file with ``text`` in the place of ``path``, whatever stood there and however wide
-    its mode was: who reads it finds the old content or the new one."""
+    its mode was: a reader finds the old content or the new one."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with open(draft, "x", encoding=encoding, opener=open_private) as file:

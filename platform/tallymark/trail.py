@@ -76,7 +76,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Doer:
-    """Who does a thing: a principal, or ``os-user:NAME``; from which host, by which process."""
+    """The author of an action: a principal, or ``os-user:NAME``; from which host, by which
+    process."""
 
     who: str
     host: str
@@ -102,7 +103,8 @@ def _bounded(value: Any) -> Any:
 
 
 class TrailFile:
-    """The lines in ``path`` and ``path.1`` to ``path.N``; nobody else reads them (mode 0600)."""
+    """The lines in ``path`` and ``path.1`` to ``path.N``, which other users cannot read (mode
+    0600)."""
 
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES, kept: int = KEPT) -> None:
         self.path = path
@@ -110,7 +112,7 @@ class TrailFile:
         self._kept = kept
 
     def write(self, lines: Iterable[bytes]) -> None:
-        """Append all of them. OSError, also where ``path`` is a link: whoever made it would have us
+        """Append all of them. OSError, also where ``path`` is a link: its author could have us
         write to another file."""
         data = b"".join(lines)
         while True:
@@ -161,9 +163,9 @@ def record_command(
     doer: Doer | None = None,
 ) -> None:
     """A line for what was done without asking a broker, below ``folder`` (default: the user's state
-    folder), or in the file that ``TALLYMARK_ADMIN_TRAIL`` names. ``doer``: who did it; None: the
+    folder), or in the file that ``TALLYMARK_ADMIN_TRAIL`` names. ``doer``: the author; None: the
     user of the operating system, by a command. Where the line cannot be written, a warning: the
-    deed is done."""
+    action is done."""
     given = os.environ.get(PLACE_VARIABLE)
     if given:
         path = Path(given)
@@ -194,7 +196,7 @@ def record_command(
 
 
 def user_of_command() -> Doer:
-    """The user of the operating system, who calls a command."""
+    """The user of the operating system that calls a command."""
     return Doer(f"os-user:{os_user()}", socket.gethostname())
 
 

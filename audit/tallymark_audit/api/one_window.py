@@ -219,8 +219,8 @@ def repairability(
     window: WindowOf,
 ) -> Response:
     """How many of the missing messages of a window can be repaired, why the others cannot, the
-    commands, and who has to know: from the store, and from where the logs upstream began when the
-    dashboards last asked (``starts_at``). The plan (the first command) asks the clusters."""
+    commands, and the readers to notify: from the store, and from where the logs upstream began when
+    the dashboards last asked (``starts_at``). The plan (the first command) asks the clusters."""
     api = api_of(request)
     with api.store.read() as connection:
         found = _evidence(connection, edge, topic, window, MAX_EVIDENCE)

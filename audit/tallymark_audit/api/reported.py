@@ -1,4 +1,4 @@
-"""Who counts and reports, and how far that is: reporters, consumer groups, collectors, the age of
+"""What counts and reports, and how far that is: reporters, consumer groups, collectors, the age of
 the audit."""
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def groups(
     topic: params.TopicName = None,
 ) -> Response:
     """The consumer groups that report what they have processed, by cluster, group and topic: their
-    runs, when they were last heard of, and how far the hop to them is complete (ms)."""
+    runs, when their last event came, and how far the hop to them is complete (ms)."""
 
     def read(connection: Connection, key: Any, most: int) -> list[Row]:
         return records.group_page(connection, cluster, group, topic, key, most)

@@ -77,7 +77,7 @@ def decisions(
     edge: params.EdgeName = None,
     topic: params.TopicName = None,
 ) -> Response:
-    """What people decided and started, with who it was, the newest first: windows that were
+    """What people decided and started, each with its author, the newest first: windows that were
     accepted, reporters that were retired, pauses of alerts, repairs."""
 
     def read(connection: Connection, key: Any, most: int) -> list[Row]:

@@ -22,7 +22,7 @@ class AuditApi:
     settings: str = ""
     """The path of the settings file, for the commands in answers."""
     log_starts: LogStartsOf | None = None
-    """Who watches where logs begin."""
+    """The part that watches where logs begin."""
 
     @classmethod
     def of(

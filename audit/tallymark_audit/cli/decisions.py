@@ -42,7 +42,7 @@ def accept(
 ) -> None:
     """Let the watermark pass one WINDOW (its start, or a time in it) though it is not good.
 
-    What is wrong stays written down, and so does who accepted it. It holds until more is found to
+    What is wrong stays recorded, and the user who accepted it, too. It holds until more is found to
     be missing, repeated or unclaimed.
     """
     name = "" if undo else who or getpass.getuser()

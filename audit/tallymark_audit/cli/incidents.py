@@ -82,7 +82,7 @@ def _of(now: int, ever: int) -> str:
 @options.settings
 @options.as_json
 def age(settings: str | None, as_json: bool) -> None:
-    """Whether the audit is as of now: when each collector last committed, and who is behind.
+    """Whether the audit is as of now: when each collector last committed, and which are behind.
 
     Exits with 4 while a cluster is not counted: what is shown of later windows is not known then.
     """

@@ -39,7 +39,7 @@ from tallymark_audit.tables import plain, verdict_table
 DISCREPANCIES, UNDECIDED_YET = 3, 4
 """Exit codes, as ``tallymark reconcile`` has them."""
 ALIVE_MS: Final = 30_000
-"""Who was in charge of a cluster so short a while ago still is."""
+"""A collector that was in charge of a cluster so short a while ago still is."""
 EVERY_S: Final = 0.5
 MOST: Final = 100_000
 LATER: Final = frozenset({State.OPEN, State.SETTLING})

@@ -78,8 +78,8 @@ def verdicts(**given: Unpack[options.Listed]) -> None:
 def evidence(
     settings: str | None, edge: str, topic: str, window: int, limit: int | None, as_json: bool
 ) -> None:
-    """About one WINDOW (its start, or a time in it): who claimed and saw what, and where the
-    missing are."""
+    """About one WINDOW (its start, or a time in it): what was claimed and seen by which reporter,
+    and where the missing messages are."""
     most = limit or (MOST_ROWS if as_json else SHOWN)
     deployment = load(settings)
     with open_store(deployment.audit_store) as store, store.read() as connection:
@@ -121,7 +121,7 @@ def _reporter_state(row: Row, since: int) -> str:
 )
 @options.as_json
 def reporters(settings: str | None, live: bool, limit: int, as_json: bool) -> None:
-    """Who reports, since when, and how complete that is."""
+    """The reporters: since when they report, and how complete their reports are."""
     deployment = load(settings)
     with open_store(deployment.audit_store) as store, store.read() as connection:
         rows = queries.all_reporters(connection, live, limit + 1)

@@ -36,8 +36,8 @@ __all__ = ["Collector", "CollectorSettings", "wall_clock"]
 log: Final = logging.getLogger(__name__)
 IDLE_COMMIT_MS: Final = 1000
 LONGEST_IDLE_MS: Final = 5000
-"""How far partitions without news are counted is committed between every so often and this: a
-twelfth of a window."""
+"""How far partitions without new records are counted is committed between every so often and this:
+a twelfth of a window."""
 DISCOVER_MS: Final = 1000
 BACKFILLS_MS: Final = 10_000
 BEHIND_COMMIT_MS: Final = 500

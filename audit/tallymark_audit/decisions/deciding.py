@@ -1,4 +1,4 @@
-"""Accept a window, retire a reporter, pause the alerts; and write down who did it."""
+"""Accept a window, retire a reporter, pause the alerts; and record the author."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tallymark_audit.store.judged.window_at import window_at
 class Decider:
     """Takes the decisions of one person, the ``doer``, into the store of the deployment.
 
-    The store holds what was decided and who decided it in one transaction; the line of the trail
+    The store gets the decision and its author in one transaction; the line of the trail
     follows, and a warning where it cannot be written."""
 
     store: Store
@@ -36,7 +36,7 @@ class Decider:
         self, edge: str, topic: str, window: int, name: str, note: str = ""
     ) -> tuple[int, State]:
         """Let the watermark pass a window (its start, or a time in it) though it is not good;
-        ``name`` is who accepts it, empty: an acceptance is withdrawn. The window's start and its
+        ``name``: the author; empty: an acceptance is withdrawn. The window's start and its
         state. UserError: there is no such window, or nothing to accept."""
         now, window_ms = self.now(), self.deployment.audit.window_ms
         with self.store.write() as connection:

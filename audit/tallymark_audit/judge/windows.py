@@ -242,7 +242,8 @@ class _BothSides:
 
 
 def _collides(hop: Hop, topic: str, known: Known) -> str:
-    """Why the topic cannot be told from another one downstream of a mirror; ``""`` if it can."""
+    """Why the topic cannot be distinguished from another one downstream of a mirror; ``""`` if it
+    can."""
     if hop.edge.kind != "mirror":
         return ""
     return collision(hop.edge, topic, known.get(hop.edge.upstream, ())) or ""
@@ -268,7 +269,7 @@ def _changes(
 def _hidden(
     source: FactSource, edge: Edge, topic: str, windows: Sequence[int]
 ) -> Mapping[int, int]:
-    """By window, the records downstream that were counted and not told apart."""
+    """By window, the records downstream that were counted, but whose sequences are not known."""
     if edge.reported:
         return {}
     return source.hidden(edge.downstream, edge.downstream_topic(topic), windows)

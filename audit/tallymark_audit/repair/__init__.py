@@ -6,5 +6,6 @@ still there); :mod:`.apply` with :mod:`.portion` (read) and :mod:`.decide`; :mod
 lake lacks is not copied, it is loaded again: :mod:`.reloads`. :mod:`.repairable` says what could be
 repaired, from the store alone, with :mod:`.gone` and :mod:`.next_steps`.
 
-Nothing is imported here: who only shows what could be repaired does not load the clients that copy.
+Nothing is imported here: code that only shows what could be repaired does not load the clients that
+copy.
 """

@@ -1,4 +1,4 @@
-"""What to do about a window, with the commands, and who has to know. Pure."""
+"""What to do about a window, with the commands, and the people to notify. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known besides the evidence. ``settings``: the path of the settings file, for the
-    commands; ``silent_before`` (ms): a reporter that was last heard of before it is silent;
+    commands; ``silent_before`` (ms): a reporter whose last event came before it is silent;
     ``readers``: the consumer groups that read the topic downstream."""
 
     window_ms: int
@@ -78,8 +78,8 @@ def next_steps(
 def whom_to_tell(
     found: Evidence, edge: Edge, known: Known, lost: int, repairable: int
 ) -> tuple[str, ...]:
-    """Who has to know what. ``lost``: messages that cannot be repaired; ``repairable``: that can,
-    and come late."""
+    """The people to notify, and of what. ``lost``: messages that cannot be repaired;
+    ``repairable``: that can, and come late."""
     row = found.verdicts[0]
     topic, told = escaped(row["topic"]), list[str]()
     if state_of(row["state"]) is State.UNKNOWN:

@@ -1,4 +1,4 @@
-"""A whole repair: a plan is carried out, and the store keeps what became of each item and who
+"""A whole repair: a plan is carried out, and the store keeps the result of each item and who
 started it. ``tallymark audit repair --apply`` and the dashboards run this."""
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def repairability(
     log_starts: LogStartsOf | None = None,
 ) -> Repairability:
     """:func:`repairable` at ``now`` (ms), with what the settings and the store know besides.
-    ``settings``: the path of the settings file, for the commands. ``log_starts``: who watches where
+    ``settings``: the path of the settings file, for the commands. ``log_starts``: watches where
     logs begin."""
     if not found.verdicts:
         return Repairability()

@@ -104,8 +104,8 @@ def _is_older(version: str) -> bool:
 
 
 def _is_alone(connection: Connection) -> bool:
-    """Whether no other process prepares the store, until this transaction ends. On SQLite whoever
-    writes is alone."""
+    """Whether no other process prepares the store, until this transaction ends. On SQLite there
+    is one writer at a time."""
     if connection.dialect.name != "postgresql":
         return True
     return bool(connection.scalar(select(func.pg_try_advisory_xact_lock(PREPARING))))

@@ -61,7 +61,7 @@ class AuditSettings(Part):
     report_interval_ms: Annotated[int, Field(ge=100)] = 2_000
     """How often a reporter sends what has changed."""
     silence_ms: Annotated[int, Field(ge=1000)] = 30_000
-    """A reporter that has not been heard of for so long is silent: its windows are UNKNOWN."""
+    """A reporter without any event for so long is silent: its windows are UNKNOWN."""
     skew_ms: Annotated[int, Field(ge=1000)] = DAY_MS
     """A record stamped further than this from its append time counts as skewed."""
     content_check: bool = False

@@ -31,7 +31,7 @@ class Join:
     must_know_id: bool = False
     """Version 4 and up: a client without an id gets one and must join again with it (KIP-394)."""
     may_skip_assignment: bool = False
-    """Version 9 and up: the response can tell a static leader to keep the assignment (KIP-814)."""
+    """Version 9 and up: the response can ask a static leader to keep the assignment (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Decision:
     otherwise: Callable[[int], Decision] | None = None
     """None: the same decision, without the records."""
     refused: bool = False
-    """The append has failed, and this is followed instead: its responses tell nothing that is
+    """The append has failed, and this is followed instead: its responses contain nothing that is
     stored."""
 
 

@@ -1,6 +1,6 @@
 """``python -m tallymark.jit module:NAME FOLDER``: compiles that kernel into the folder.
 
-:meth:`tallymark.jit.kernel.Kernel.warm` starts it; nobody else has to.
+:meth:`tallymark.jit.kernel.Kernel.warm` starts it; there is no need to start it by hand.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     ~/.cache/tallymark/compiled/read_batches-cpython-313-5f0c...e1.code
         "tallymark code 1\n" | SHA-256 of the rest, 32 bytes | what numba pickled
 
-The code is run as it is, so the folder and its files must be this user's (or root's) and nobody
-else may write there; and a file that is damaged is none. Files are replaced whole: any number of
+The code is run as it is, so the folder and its files must be this user's (or root's) and no other
+user may write there; and a file that is damaged is none. Files are replaced whole: any number of
 processes may read and write at once.
 """
 

@@ -28,10 +28,10 @@ _PER_SECOND: Final = 100
 class AskedOnce(Generic[Key, Value]):
     """Answers by key, those that came first dropped when their sizes exceed ``capacity``.
 
-    Threads that want the same key at the same moment ask once; who wants another key does not wait
-    for them. A key that the registry refuses (4xx) is asked for again only after a while, twice as
-    long each time: a topic full of messages with a wrong id costs a few requests a minute. Where
-    each has another id, it costs at most 100 requests a second.
+    Threads that want the same key at the same moment ask once; a thread that wants another key does
+    not wait for them. A key that the registry refuses (4xx) is asked for again only after a while,
+    twice as long each time: a topic full of messages with a wrong id costs a few requests a minute.
+    Where each has another id, it costs at most 100 requests a second.
     """
 
     def __init__(self, capacity: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -24,7 +24,7 @@ _NOT_DONE: Final = frozenset((429, 503))
 """The server did not begin what was asked for."""
 _KEPT_S: Final = 4.0
 """An idle connection is closed before the server does it (ours after 5 s): a request on one that
-the server closes at that moment fails, and nobody knows whether it was carried out."""
+the server closes at that moment fails, and the client cannot know whether it was carried out."""
 _LONGEST_WAIT_S: Final = 10.0
 """Between two rounds, whatever ``Retry-After`` says."""
 _CONNECT_S: Final = 3.0

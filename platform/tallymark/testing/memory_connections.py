@@ -43,7 +43,7 @@ class MemoryConnections:
         self.opened: list[MemoryConnection] = []
         """Every connection, in order."""
         self.brokers: Mapping[int, BrokerImage] = {}
-        """As they were told last."""
+        """As they were reported last."""
 
     def brokers_changed(self, brokers: Mapping[int, BrokerImage]) -> None:
         self.brokers = brokers

@@ -12,7 +12,7 @@ Empty                  48                                     abort: raised; com
 =====================  =====================================  ====================================
 
 48 is INVALID_TXN_STATE, 51 CONCURRENT_TRANSACTIONS. In TV2 a client may abort without knowing
-whether anything was added. A client of TV2 that has not heard the answer asks again with the epoch
+whether anything was added. A client of TV2 that got no answer asks again with the epoch
 from before: Prepare 51, Complete the same answer; with the other outcome 48.
 """
 
@@ -102,7 +102,7 @@ def _decided(transaction: Transaction, request: End, new_producer_id: int, now_m
 
 
 def _asks_again(transaction: Transaction, request: End) -> bool:
-    """An end by this client has raised the epoch, and it has not heard of it."""
+    """An end by this client has raised the epoch, and it got no answer."""
     if request.version < TV2 or transaction.last_epoch == NONE:
         return False
     if transaction.state not in PREPARED | COMPLETE:

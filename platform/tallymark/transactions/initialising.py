@@ -106,7 +106,7 @@ def _is_current(transaction: Transaction, request: Initialise) -> bool:
 
 
 def _asks_again(transaction: Transaction, request: Initialise) -> bool:
-    """The epoch was raised for this client, and it has not heard of it."""
+    """The epoch was raised for this client, and it got no answer."""
     if request.producer_id == NONE or request.producer_epoch != transaction.last_epoch:
         return False
     rotated = transaction.producer_epoch == 0

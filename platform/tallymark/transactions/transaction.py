@@ -11,9 +11,9 @@ States, with their numbers in the log::
         └──────────────────────── 4 COMPLETE_COMMIT, 5 COMPLETE_ABORT
              InitProducerId
 
-Epochs. Whoever holds (producer id, epoch) may write. *A record raises the epoch, and nothing else,
-once*: KAFKA-19367 raised it for the fence and again for the abort. With the protocol of Kafka 4
-("TV2", KIP-890) each end of a transaction raises it, so a late batch of one transaction cannot be
+Epochs. A client that holds (producer id, epoch) may write. *A record raises the epoch, and nothing
+else, once*: KAFKA-19367 raised it for the fence and again for the abort. With the protocol of Kafka
+4 ("TV2", KIP-890) each end of a transaction raises it, so a late batch of one transaction cannot be
 taken for one of the next; before, only InitProducerId and an abort by the coordinator did.
 
 The last epoch that a client is given is :data:`LAST_EPOCH`. After it the id *rotates*: the next

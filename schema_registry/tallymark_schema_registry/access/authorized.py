@@ -6,7 +6,7 @@ hidden is answered as what is not there, by the same way.
 *Changing* needs a right on the name in the request and, where that is an alias, on the subject that
 is meant. A change of something that has to be there (a deletion) is answered as missing where it is
 hidden, and refused (40301) where only the right is lacking. What can also create (a registration, a
-level) is refused in both cases: rights are given by name, so that tells nothing of what is there.
+level) is refused in both cases: rights are given by name, so that reveals nothing of what is there.
 """
 
 from __future__ import annotations

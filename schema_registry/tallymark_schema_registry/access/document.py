@@ -161,7 +161,8 @@ def write_document(path: Path, document: Document) -> None:
 @contextmanager
 def changed_document(path: Path) -> Iterator[Document]:
     """The file's content, which is written when the block ends without an error; an empty one where
-    there is no file. Others who change it wait. UserError where it cannot be read or written."""
+    there is no file. Another change at the same time waits. UserError where it cannot be read or
+    written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = open_private(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)

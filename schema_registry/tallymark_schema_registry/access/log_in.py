@@ -2,8 +2,8 @@
 for programs.
 
 Credentials that were verified are remembered, so a request costs microseconds, and a password is
-hashed once. What is remembered ends with a change of the accounts, with the token's time, and when
-nobody uses it. Refusals wait for their turn, as :mod:`tallymark.net.web.login` says.
+hashed once. What is remembered ends with a change of the accounts, with the token's time, and
+after some time without use. Refusals wait for their turn, as :mod:`tallymark.net.web.login` says.
 """
 
 from __future__ import annotations
@@ -123,9 +123,10 @@ class RegistryLogIn:
         return self._source.version
 
     def principal_of(self, authorization: bytes) -> Principal | None:
-        """Whose credentials these are, if that is known without work: None does not mean that they
-        are wrong, :meth:`log_in` tells. What is remembered for one principal is true for others
-        with the same ``grants.view``, and for nobody after a change, since views are new then."""
+        """The user of these credentials, if that is known without work: None does not mean that
+        they are wrong, :meth:`log_in` finds out. What is remembered for one principal is true for
+        others with the same ``grants.view``, and for none after a change, since views are new
+        then."""
         token = _token(authorization)
         if token is not None:
             return self._of_token(token) or self._of_known_web_token(token)

@@ -61,8 +61,8 @@ class VisibleCatalog(Catalog):
         return any(self.context(context).subjects)
 
     def shows(self, change: Mapping[str, Any]) -> bool:
-        """Whether a change may be shown: of a subject that may be read, or of a schema. Of one that
-        is gone nobody knows the subjects."""
+        """Whether a change may be shown: of a subject that may be read, or of a schema. The
+        subjects of one that is gone are unknown."""
         context = str(change["context"])
         if "subject" in change:
             return self._principal.may(Right.READ, Subject(context, str(change["subject"])))

@@ -1,4 +1,4 @@
-"""JSON Web Tokens of an issuer (OpenID Connect) as log-ins: who it is, and with which roles.
+"""JSON Web Tokens of an issuer (OpenID Connect) as log-ins: the user and its roles.
 
 The public keys come from a configured address or file, when the server starts and at intervals;
 nothing that a client sends makes the server fetch anything. A claim of the token lists roles; those

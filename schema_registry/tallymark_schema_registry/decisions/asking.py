@@ -152,7 +152,7 @@ def inherited(
 
 
 def is_same(schema: SchemaEntry, content: Content, md5: str) -> bool:
-    """The whole content. The hash does not tell where one text ends and the next one begins, so
+    """The whole content. The hash does not show where one text ends and the next one begins, so
     it could be that of other metadata."""
     return (
         schema.md5 == md5
@@ -221,7 +221,7 @@ def written_out(
     catalog: Catalog, subject: Subject, contents: list[Content], *, deleted: bool = False
 ) -> tuple[int, ...]:
     """Ids of the subject that may be the same schema as one of ``contents``: these have their types
-    written out, the stored ones have references instead. Only texts tell."""
+    written out, the stored ones have references instead. Only texts show which."""
     plain = [content for content in contents if not content.references]
     found = (
         found.version.schema_id

@@ -6,7 +6,7 @@ or raises RegistryError where the command is refused::
     decide(catalog, command, now_ms, taken=None) -> Decision | Parse | Compare
 
 ``taken`` maps a context to the highest id that another command of the same batch has taken. A
-decision has no texts, so it may first ask for something that only texts tell; the caller finds it
+decision has no texts, so it may first ask for something that only texts show; the caller finds it
 out in a worker thread and decides again::
 
     while True:

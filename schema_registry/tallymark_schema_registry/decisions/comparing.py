@@ -94,7 +94,7 @@ def details(
     catalog: Catalog, subject: Subject, conflicts: Iterable[Conflict], others: Iterable[str] = ()
 ) -> list[str]:
     """The texts of an answer, one a reason; none where nothing conflicts. ``others`` are reasons
-    that are not about a version. Of very many versions the first ones are told."""
+    that are not about a version. Of very many versions only the first ones are listed."""
     texts = list(others)
     for conflict in conflicts:
         if sum(map(len, texts)) > _SHOWN:

@@ -51,7 +51,7 @@ def places(subject: Subject) -> list[Subject]:
 
 
 def followed(catalog: Catalog, subject: Subject) -> Subject:
-    """The subject that a client means who names this one: its alias, if it has one. An alias of an
+    """The subject that a client means by this name: its alias, if it has one. An alias of an
     alias is not followed."""
     values = catalog.context(subject.context).configs.get(subject.name)
     alias = values.get("alias") if values and subject.name else None
@@ -65,7 +65,7 @@ def config_at(catalog: Catalog, place: Subject) -> dict[str, Any] | None:
 
 def config_in_scope(catalog: Catalog, subject: Subject) -> dict[str, Any]:
     """What is in force: all properties of the nearest place that has any. The level alone is
-    looked for further away: whoever gives a subject an alias does not mean to lower its level."""
+    looked for further away: an alias is not meant to lower the subject's level."""
     found: dict[str, Any] = {}
     for place in places(subject):
         values = config_at(catalog, place)

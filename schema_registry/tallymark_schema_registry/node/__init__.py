@@ -6,6 +6,6 @@ puts the parts together, and these::
     replica        the catalog, kept equal to the store's; whether it is current
     writer         commands that wait are decided and stored together, with :mod:`.batches`
     texts, views   what the catalog does not have: texts, read when they are asked for
-    understanding  what only texts tell: canonical texts and comparisons, in :mod:`.workers`
+    understanding  what only texts show: canonical texts and comparisons, in :mod:`.workers`
     feed           the changes, for clients that follow them
 """

@@ -100,8 +100,8 @@ class Registry:
         by: str = "",
         client: str = "",
     ) -> VersionView:
-        """The version that has the schema; a new one where there was none. ``client``: who waits
-        (an address), so that one cannot take all places where large schemas wait."""
+        """The version that has the schema; a new one where there was none. ``client``: the address
+        of the client that waits, so that one cannot take all places where large schemas wait."""
         return await self._shell.register(Register(subject, sent, normalize, force, by), client)
 
     async def dry_run(

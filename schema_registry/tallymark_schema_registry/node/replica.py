@@ -1,8 +1,8 @@
 """The catalog of this process, kept equal to the store's by the changes of all processes.
 
 A request that asks for what can change (the latest version, a list, a mode) is answered from
-memory if the store's last change was read after the request had come, and is applied: so whoever
-got an answer from one process is not contradicted by another one. All requests that wait share one
+memory if the store's last change was read after the request had come, and is applied: so no
+process contradicts an answer that another one gave before. All requests that wait share one
 such reading.
 """
 

@@ -37,7 +37,7 @@ ATTEMPTS: Final = 50
 _READERS: Final = 4
 
 Asking = Register | LookUp | Check
-"""Commands that ask for what only texts tell."""
+"""Commands that ask for what only texts show."""
 
 
 class Shell:
@@ -102,8 +102,8 @@ class Shell:
 
     async def do(self, command: Command, client: str = "") -> Any:
         """The reply to a command, after what it changes is stored. While the store cannot be asked
-        nobody knows what it would have to change, or why it should be refused: that is the 503
-        error, but for a registration of what memory knows."""
+        it is unknown what the command would have to change, or why it should be refused: that is
+        the 503 error, but for a registration of what memory knows."""
         return (await self._do(command, client))[0]
 
     async def register(self, command: Register, client: str = "") -> VersionView:

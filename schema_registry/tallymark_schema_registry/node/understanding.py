@@ -1,4 +1,4 @@
-"""What only texts tell: canonical texts, whether two schemas are the same, which are compatible.
+"""What only texts show: canonical texts, whether two schemas are the same, which are compatible.
 
 Answers the questions of decisions (:class:`Parse`, :class:`Compare`). What it needs of the catalog
 is taken at once, before anything is waited for; the work is done by :mod:`.workers`.

@@ -240,7 +240,7 @@ class Writer:
         self._waiting.extendleft(reversed(chosen))
 
     async def _settle(self, chosen: Sequence[Waiting], batch: Batch, error: OutcomeUnknown) -> None:
-        """The connection was lost at COMMIT. Nobody is told that it failed before the store has
+        """The connection was lost at COMMIT. No client gets a failure before the store has
         been read again, behind a fence: after that it is stored, or never will be."""
         _log.error("whether changes were stored is not known yet: %s", error)
         loop = asyncio.get_running_loop()

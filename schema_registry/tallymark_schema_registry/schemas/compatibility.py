@@ -46,9 +46,9 @@ MAX_SHOWN: Final = 20
 
 class Incompatibility(NamedTuple):
     """One reason. ``kind`` is the rule, ``path`` a JSON pointer into the reader's schema (each type
-    written where it is used), ``info`` the culprit. ``fix`` says what to change in the
-    reader's schema, ``writer_fix`` what to change in the writer's: whoever registers a schema can
-    change only the new one."""
+    written where it is used), ``info`` the culprit. ``fix`` says what to change in the reader's
+    schema, ``writer_fix`` what to change in the writer's: a user who registers a schema can change
+    only the new one."""
 
     kind: str
     path: str
@@ -205,7 +205,7 @@ def _mismatch(reader: Node, writer: Node, path: str) -> Found:
 
 def _no_branch(writer: Node, path: str, nearest: int) -> Incompatibility:
     """``nearest`` is the place of the branch that was meant, if there is one: of the same name, or
-    an array or a map as the writer's. What is wrong with it is told after this."""
+    an array or a map as the writer's. What is wrong with it follows this."""
     kind = _kind(writer)
     fix = f"add {kind} to the union"
     if nearest >= 0:

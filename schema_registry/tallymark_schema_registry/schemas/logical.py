@@ -99,7 +99,7 @@ def logical_changes(
     """Where ``reader`` gives values of ``writer`` another meaning: another unit of time, another
     scale, a smaller precision, another logical type or none. :data:`MAX_REASONS` at most.
 
-    Only of types that match: what does not is told by ``incompatibilities``. Raises
+    Only of types that match: ``incompatibilities`` reports the others. Raises
     :class:`~.budget.TooLargeError`."""
     walk = _Walk(reader, writer, budget or Budget())
     walk.budget.doing = "to compare"

@@ -1,7 +1,8 @@
-"""What a person is told about a new schema: why it is refused, what to look at, and what to change.
+"""The report on a new schema: why it is refused, what to look at, and what to change.
 
-The rules speak of a reader and a writer. Who registers a schema thinks of the new one and the old
-one, and can change only the new one: here each reason says which is which, and how to mend it.
+The rules speak of a reader and a writer. A user who registers a schema thinks of the new one and
+the old one, and can change only the new one: here each reason names both, and how to mend the new
+one.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def compare(
 
 def doubts(schema: Schema, budget: Budget | None = None) -> list[Finding]:
     """What is wrong with the defaults of a schema, and taken all the same: of an enum a text that
-    is no symbol (Java takes it; who reads old data gets an error), and in stored versions any.
+    is no symbol (Java takes it; readers of old data get an error), and in stored versions any.
     Only of what the text itself defines. Raises TooLargeError."""
     budget = budget or Budget()
     budget.doing = "to check its defaults"

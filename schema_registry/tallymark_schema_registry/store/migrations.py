@@ -1,8 +1,8 @@
 """Make the tables, or bring those of an older version up to date. Within the caller's transaction.
 
 A process of version 1 that still runs, or is started, on a store of version 2 must not write beside
-it, since nobody would see that. The tables keep their names and have columns that it does not know
-and must fill, so it fails: it answers 500 until it is updated.
+it, since that would not be noticed. The tables keep their names and have columns that it does not
+know and must fill, so it fails: it answers 500 until it is updated.
 """
 
 from __future__ import annotations

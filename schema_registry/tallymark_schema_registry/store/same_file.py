@@ -46,8 +46,8 @@ def _identity(path: Path) -> tuple[int, int]:
 
 def network_disk(path: Path, mounts: Path = _MOUNTS) -> str:
     """The type of the network file system that the path is on; "" where it is on none, and where
-    nobody can tell. Readers of a file in WAL mode share memory, so all of them must be on one
-    machine; and locks of such file systems are not always kept."""
+    that cannot be found out. Readers of a file in WAL mode share memory, so all of them must be on
+    one machine; and locks of such file systems are not always kept."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -119,8 +119,8 @@ class SqlStore:
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
-        """What it opens is rolled back. The connection is closed after an error, since nobody knows
-        what state it is in."""
+        """What it opens is rolled back. The connection is closed after an error, since its state is
+        unknown."""
         with self._failing():
             connection = self._engine.raw_connection()
             try:

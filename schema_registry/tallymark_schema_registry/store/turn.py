@@ -79,7 +79,7 @@ class SqlTurn:
 
     def end(self, broken: bool) -> None:
         """What was not committed is rolled back. A connection that is ``broken`` is closed, since
-        nobody knows what state it is in."""
+        its state is unknown."""
         with self._failing():
             if broken:
                 self._connection.invalidate()

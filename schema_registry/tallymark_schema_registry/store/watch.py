@@ -15,7 +15,7 @@ from tallymark_schema_registry.store.statements import Statements
 class Watch:
     """A connection of its own. Threads wait for each other.
 
-    A SQLite connection tells, without reading the file, whether another connection has committed
+    A SQLite connection reports, without reading the file, whether another connection has committed
     since it was asked the last time (``PRAGMA data_version``), so that this costs some 3 µs. On
     PostgreSQL it is a query."""
 

@@ -11,8 +11,8 @@ A key is JSON; all records of one key are about one thing, and the last of them 
     {"keytype":"NOOP","magic":0}
 
 Programs differ in the order of the properties, in ``magic``, and in properties of their own
-(``seq``, ``node``). The key is the same: :class:`Key` has only what tells one thing from another. A
-file has one record a line, ``{"key":...,"value":...}``.
+(``seq``, ``node``). The key is the same: :class:`Key` has only what distinguishes one thing from
+another. A file has one record a line, ``{"key":...,"value":...}``.
 """
 
 from __future__ import annotations

@@ -175,8 +175,8 @@ def _plan_configs(made: Plan, source: Snapshot, target: Snapshot) -> None:
 
 def _plan_modes(made: Plan, source: Snapshot, target: Snapshot) -> None:
     """Modes of the source; where it has none, the end of an import that did not end. READWRITE of
-    the default context counts as not set: nobody can tell, and an import that was stopped leaves
-    it so."""
+    the default context counts as not set: the two look the same, and an import that was stopped
+    leaves it so."""
     for place in sorted({*source.modes, *target.modes}):
         there = target.modes.get(place)
         wanted = source.modes.get(place) or (READWRITE if place == DEFAULT_PLACE else None)

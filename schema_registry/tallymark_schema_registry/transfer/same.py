@@ -1,7 +1,7 @@
 """When two contents are the same schema, though registries write them differently. Pure.
 
 A registry stores what it makes of a text: one writes needless namespaces, another sorts all keys.
-What is not equal is told apart by its parts.
+What is not equal is compared part by part.
 """
 
 from __future__ import annotations

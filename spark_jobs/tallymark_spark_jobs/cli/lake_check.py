@@ -48,7 +48,7 @@ def check(
     that are there twice, files that are lost, and with audit.content_check values that changed.
     What is not as the commits say is reported to the audit: the hop into the lake has LOSS or
     DUPLICATION then, and tallymark audit repair loads lost rows again. Exits with 0 when all is as
-    it was loaded, 3 when it is not, 4 when the audit could not be told, 1 on an error.
+    it was loaded, 3 when it is not, 4 when the audit could not be notified, 1 on an error.
     """
     from tallymark_spark_jobs.lake.opening import lake_of
     from tallymark_spark_jobs.load.checking.check import check_table, lines_of

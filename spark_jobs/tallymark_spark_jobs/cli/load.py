@@ -90,8 +90,8 @@ def load(**given: Unpack[_Options]) -> None:
 
     Begins where the tables end and ends where the logs end now. It may be stopped, killed and
     started again at any time, and run twice at once. Exits with 0 when everything is loaded, 3 when
-    offsets are left that need a decision, 4 when all is loaded but the audit could not be told or
-    files not be joined, 1 on an error.
+    offsets are left that need a decision, 4 when all is loaded but the audit could not be notified
+    or files not be joined, 1 on an error.
     """
     job = _job(given)
     from tallymark_spark_jobs.engine.progress import Steps

@@ -78,7 +78,7 @@ def stream_load(**given: Unpack[_Options]) -> None:
     Each batch is what tallymark load does, up to where the batch ends; both may run beside each
     other, and a batch that comes again after a crash changes nothing. Exits with 0 when it was
     stopped or everything is loaded, 3 when offsets need a decision, 4 when all is loaded but the
-    audit could not be told, 1 on an error.
+    audit could not be notified, 1 on an error.
     """
     job = _job(given)
     from tallymark_spark_jobs.engine.progress import Steps

@@ -4,8 +4,8 @@
 
     pieces ──> columns of some thousand records ──(strips.cut)──> strips ──> cells ──> runs, tallies
 
-Memory is bounded by :data:`MOST_RANGES`: the reader asks :attr:`CellCounter.full` after each
-piece, passes on what there is and clears the counter. A cell that comes again after that is told in
+Memory is bounded by :data:`MOST_RANGES`: the reader asks :attr:`CellCounter.full` after each piece,
+passes on what there is and clears the counter. A cell that comes again after that is returned in
 two parts, which :func:`tallymark_spark_jobs.counting.tally.merged` puts together; only further
 copies of what was passed on before have no name then.
 """

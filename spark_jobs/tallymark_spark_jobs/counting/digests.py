@@ -1,9 +1,9 @@
 """Digests of cells: of every message a number of 64 bits, folded by XOR and by sum.
 
 A cell's digest does not depend on the order of its messages, and the digests of parts fold to that
-of the whole. Count, XOR and sum together tell a lost message beside a repeated one from two that
-are there: the count is the same, the others are not. XOR alone does not see two copies, the sum
-alone does not see some swaps of bits.
+of the whole. Count, XOR and sum together distinguish a lost message beside a repeated one from two
+that are there: the count is the same, the others are not. XOR alone does not see two copies, the
+sum alone does not see some swaps of bits.
 
 The number of a message is the output of splitmix64 (Steele, Lea, Flood, OOPSLA 2014) at the place
 that its sequence says, of the generator that its cell seeds. It is made again from ranges of

@@ -1,4 +1,4 @@
-"""The stamps of many records at once: who sent each, and its sequence. Pure.
+"""The stamps of many records at once: the sender of each, and its sequence. Pure.
 
 The stamps stand somewhere in one buffer, in any order and of any senders, so a mirror's batches
 cost what those of one producer cost::
@@ -43,7 +43,7 @@ _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Identity(NamedTuple):
-    """Who sends: the partition of origin, the instance in hex, and the server."""
+    """The sender: the partition of origin, the instance in hex, and the server."""
 
     partition: int
     instance: str

@@ -8,7 +8,7 @@ from typing import Final
 Range = tuple[int, int]
 """First and last number, both included."""
 MOST_LEVELS: Final = 100
-"""What is there more often than that is counted, and not told apart any more."""
+"""What is there more often than that is counted, without its sequences."""
 
 
 def union(ranges: Iterable[Range]) -> tuple[Range, ...]:

@@ -1,4 +1,4 @@
-"""Tells lineage tools what a load wrote: an OpenLineage run event, where one is wanted.
+"""Reports to lineage tools what a load wrote: an OpenLineage run event, where one is wanted.
 
 The variables are those of OpenLineage's own clients: ``OPENLINEAGE_URL`` (or ``file:///...``, which
 gets a line an event), ``OPENLINEAGE_ENDPOINT``, ``OPENLINEAGE_API_KEY``, ``OPENLINEAGE_NAMESPACE``;

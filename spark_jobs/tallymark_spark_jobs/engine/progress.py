@@ -79,7 +79,7 @@ class Step:
 
     @property
     def done(self) -> int:
-        """How many of ``rows`` are read, as far as can be told; never falls below ``read``."""
+        """How many of ``rows`` are read, as far as is known; never falls below ``read``."""
         ended, known = self.tasks
         by_tasks = self.rows * ended // known if self.rows is not None and known else 0
         return max(self.read, by_tasks)

@@ -15,7 +15,7 @@ Tasks: TypeAlias = Callable[[], Counted]
 """Begins to count."""
 
 NO_TASKS: Final[Tasks] = lambda: lambda: (0, 0)  # noqa: E731
-"""Where there is no Spark, or one far away that tells nothing of its tasks (Spark Connect)."""
+"""Where there is no Spark, or one far away that reports nothing of its tasks (Spark Connect)."""
 
 
 def tasks_of(spark: SparkSession) -> Tasks:

@@ -51,7 +51,7 @@ def files_of(append: Append) -> Iterator[DataFile]:
 
 def check_repairs(append: Append, later: Iterable[Commit]) -> None:
     """Conflict: another repair of the same offsets was committed ``later`` than the snapshot in
-    which they were looked for. Offsets do not tell, since a repair leaves them alone."""
+    which they were looked for. Offsets do not show that, since a repair leaves them alone."""
     if not append.repair:
         return
     for commit in later:

@@ -17,9 +17,10 @@ from tallymark_spark_jobs.lake.table import OffsetRange, PartitionKey
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """One partition as its broker told, once: the first offset there is, and the first that may not
-    be read yet (with ``read_committed`` the last stable offset). ``begin`` is where a partition
-    starts that the table does not know (None: at ``earliest``); what is gone behind it is lost."""
+    """One partition as its broker reported it, once: the first offset there is, and the first that
+    may not be read yet (with ``read_committed`` the last stable offset). ``begin`` is where a
+    partition starts that the table does not know (None: at ``earliest``); what is gone behind it is
+    lost."""
 
     key: PartitionKey
     earliest: int

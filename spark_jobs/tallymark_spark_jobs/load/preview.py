@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tallymark_spark_jobs.load.shapes import TopicLoad
 
 SAMPLES: Final = 4
-"""Of so many partitions of a topic a part is read, to tell how large a record is."""
+"""Of so many partitions of a topic a part is read, to find how large a record is."""
 _SAMPLE_BYTES: Final = 256 << 10
 ROWS_PER_CPU_SECOND: Final = 300_000
 """What one core loads, without compiled loops; docs/performance.md."""

@@ -35,7 +35,8 @@ FOLDER: Final = "_reported"
 @dataclass(frozen=True, slots=True)
 class Reported:
     """What the audit knows of a table: everything up to ``version``, whose commit is ``job``.
-    ``table_id`` and ``created_at`` (ms) tell the table from another one at the same place."""
+    ``table_id`` and ``created_at`` (ms) distinguish the table from another one at the same
+    place."""
 
     table_id: str
     created_at: int

@@ -59,7 +59,8 @@ def _table(table: Sequence[Line]) -> Table:
 
 
 def finding_of(verdict: Verdict, cell: CellVerdict, outcome: Outcome) -> Iterable[Text]:
-    """The lines of one finding: what of whom, and where the messages or copies are."""
+    """The lines of one finding: what is wrong, from which sender, and where the messages or copies
+    are."""
     key = cell.key
     head = Text.assemble(
         "\n", (str(cell.state), _style(cell.state)), f" {verdict.edge} {key.topic}-{key.partition}"

@@ -79,7 +79,7 @@ def _headers(
 
 
 def _earliest(header: BatchHeader) -> int:
-    """The earliest time (ms) in a batch, as far as its header tells: its first record's."""
+    """The earliest time (ms) in a batch, as far as its header shows: its first record's."""
     if header.is_log_append_time:
         return header.max_timestamp
     return min(header.base_timestamp, header.max_timestamp)

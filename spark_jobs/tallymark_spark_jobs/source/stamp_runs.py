@@ -1,4 +1,4 @@
-"""The stamps of records that follow one another, as runs: who, and from which sequence on.
+"""The stamps of records that follow one another, as runs: the sender, and from which sequence on.
 
 Most stamps continue the one before. Of these only the bytes are compared with what is expected,
 which takes a fifth of the time that reading them does::

@@ -1,6 +1,6 @@
 """The records of many batches at once, as the compiled loops write them into tables of integers.
 
-For those who count or copy without an object for each record. A table is drawn in
+For code that counts or copies without an object for each record. A table is drawn in
 :mod:`tallymark.protocol.records.compiled.layout`; without numba (extra ``fast``) there are none,
 and all is read as pieces.
 """

@@ -30,8 +30,8 @@ offset behind the last one of the batch."""
 
 
 def load_batch(job: LoadJob, ends: Ends, lander: Lander, steps: Steps, tasks: int = 1) -> Outcome:
-    """Load up to ``ends`` and tell the audit. What is wrong with a partition is in the outcome.
-    UserError: the brokers or the table cannot be reached."""
+    """Load up to ``ends`` and report to the audit. What is wrong with a partition is in the
+    outcome. UserError: the brokers or the table cannot be reached."""
     job = replace(job, as_of=now_ms())
     there = topics_to_load(job)
     loads = until(there, ends)

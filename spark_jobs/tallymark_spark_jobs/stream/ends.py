@@ -90,13 +90,13 @@ class _Ends:
     def partitions(
         self, driver: Driver, start: dict[str, Any], end: dict[str, Any]
     ) -> list[InputPartition]:
-        """One task tells all ends, those of partitions without anything new among them."""
+        """One task returns all ends, those of partitions without anything new among them."""
         return [EndsPartition(tuple(driver.known(end)))]
 
 
 @dataclass(frozen=True)
 class EndsPartition(InputPartition):
-    """What the one task of a micro-batch tells."""
+    """What the one task of a micro-batch returns."""
 
     ends: tuple[tuple[Span, int], ...]
 

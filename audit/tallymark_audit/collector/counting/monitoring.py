@@ -24,7 +24,7 @@ LARGEST: Final = (1 << 63) - 1
 MOST_REASON: Final = 300
 """Characters of a reason: the sender of a bad event must not choose how much of it is kept."""
 MOST_REASONS: Final = 20
-"""Of a kind, told apart of what is read at once: each is looked for in the store."""
+"""Of a kind, different ones in what is read at once: each is looked for in the store."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Loads come once an hour or once a night, so a day of windows of every topic waits for them. To judge
 each of these again every minute would keep a core busy without any result. They are left alone
-until something is heard of their topic's table, until their counts or claims change, or until the
+until a report about their topic's table arrives, until their counts or claims change, or until the
 load is overdue.
 """
 
@@ -43,8 +43,8 @@ class LoadsAwaited:
         self._until.get(window[0], {}).pop(window[1], None)
 
     def due(self, heard: Mapping[str, News], now: int) -> list[TopicWindow]:
-        """The windows that have waited long enough, and those of topics of which something new is
-        ``heard``; they wait no more."""
+        """The windows that have waited long enough, and those of topics with a new report
+        (``heard``); they wait no more."""
         moved = [t for t in self._until if heard.get(t) != self._heard.get(t)]
         self._heard = heard
         found = [(topic, at) for topic in moved for at in self._until[topic]]

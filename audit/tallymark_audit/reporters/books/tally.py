@@ -58,7 +58,8 @@ class ReporterIdentity:
 @dataclass(slots=True)
 class _Report:
     """A report under way: its events that are not yet acknowledged. ``reports_from``: what was
-    first told in an event from that number on was not known to have arrived before this report."""
+    first reported in an event from that number on was not known to have arrived before this
+    report."""
 
     reports_from: int
     last: int
@@ -87,7 +88,7 @@ class Tally:
         self.dropped_through = -1
         """The highest event that carries a cell that was since forgotten."""
         self.delivered = 0
-        """Everything first told in an event below this number is known to be on the topic."""
+        """Everything first reported in an event below this number is known to be on the topic."""
         self._reports: deque[_Report] = deque()
         self._firsts: deque[int] = deque(maxlen=REPEATS)
         """What the reports that were acknowledged last were the first to bring is repeated: from

@@ -15,8 +15,9 @@ number of its version::
 An event covers from the end of the version that was reported before, so how far the table has come
 is believed only when no report before it is missing.
 
-Rows may change behind the table's commits. Who counts them again replaces what was reported of the
-cells that differ: the same parts, with a higher revision (:func:`recounted_events`).
+Rows may change behind the table's commits. A check that counts them again replaces what was
+reported of the cells that differ: the same parts, with a higher revision
+(:func:`recounted_events`).
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ PLACES_PER_EVENT: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class TableIdentity:
-    """Whose reports these are. ``table``: its name in the lake; ``table_id``: what tells it from
-    another one that had the name before, with ``created_at`` (ms). ``server``: the host that
+    """Whose reports these are. ``table``: its name in the lake; ``table_id``: what distinguishes it
+    from another one that had the name before, with ``created_at`` (ms). ``server``: the host that
     reports; ``window_ms`` is the deployment's."""
 
     table: str

@@ -42,7 +42,7 @@ class LakeTally:
 class LoadedThrough:
     """How far the table has come with a partition of the cluster's log: every record below
     ``offset`` is in the table, in the quarantine, or in a gap. ``topic_id`` (a UUID, in either
-    spelling, or ``""``) tells a topic from its successor of the same name."""
+    spelling, or ``""``) distinguishes a topic from its successor of the same name."""
 
     topic: str
     partition: int

@@ -1,5 +1,5 @@
-"""Who reports what a cluster's consumer groups have processed, and what its tables of the lake have
-loaded."""
+"""The reporters of what a cluster's consumer groups have processed, and of what its tables of the
+lake have loaded."""
 
 from __future__ import annotations
 

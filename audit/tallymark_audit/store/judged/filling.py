@@ -42,13 +42,14 @@ _WAS_BAD: Final = verdict_history.c.state.not_in([str(state) for state in (*GOOD
 Tell: TypeAlias = Callable[[str, int, int], object]
 """``tell(what, done, of)``: so far it is."""
 AT_ONCE: Final = 50_000
-"""Verdicts of one statement, about: so many rows are sorted in memory, and the work is told of."""
+"""Verdicts of one statement, about: so many rows are sorted in memory, and then the progress is
+reported."""
 _PRESENT: Final = [column for column in verdicts.c if column.name not in ("cells", "reasons")]
 """Without what may be a megabyte of a window."""
 
 
 def _silently(_what: str, _done: int, _of: int) -> None:
-    """Tell nobody."""
+    """Report no progress."""
 
 
 def fill(connection: Connection, tell: Tell = _silently) -> None:

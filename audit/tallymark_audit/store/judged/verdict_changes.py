@@ -26,7 +26,7 @@ with SQL, leaves none."""
 
 def note_change(connection: Connection, who: str) -> None:
     """Note that verdicts will be written or removed in this transaction. ``who``: the source, or
-    another name for the writer."""
+    another name of the writer."""
     upsert(connection, meta, [{"key": KEY + who, "value": uuid4().hex}])
 
 

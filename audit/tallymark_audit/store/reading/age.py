@@ -22,7 +22,7 @@ WINDOWS_LATE: Final = 2
 class SilentCollector:
     """What the audit waits for at a cluster. ``why``: ``silent``, its collector does not commit;
     ``behind``, it does, and ``partitions`` of the cluster are not counted up to now; ``never``,
-    there has been none. ``collector``: who was last in charge. ``last_commit_ms`` and
+    there has been none. ``collector``: the one that was last in charge. ``last_commit_ms`` and
     ``counted_through_ms``: 0 is never."""
 
     cluster: str

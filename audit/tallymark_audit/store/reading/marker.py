@@ -25,8 +25,8 @@ from tallymark_audit.store.schema.tables import (
 
 
 def _changes() -> Select[Any]:
-    """All as one row. Nothing here grows while the same is to be seen: that reporters were heard
-    again, and collectors committed, is no change."""
+    """All as one row. Nothing here grows while the same is to be seen: further events of
+    reporters and commits of collectors are no change."""
     ended = cast(reporters.c.closed, Integer)
     columns = (
         func.count(reporters.c.reporter),

@@ -1,4 +1,4 @@
-"""Pages of what happened and who works: log events, runs, repairs, partitions that are counted,
+"""Pages of what happened and what works: log events, runs, repairs, partitions that are counted,
 disagreements, consumer groups. As in :mod:`.paging`, each page begins after the last key of the one
 before."""
 
@@ -135,7 +135,7 @@ def group_page(
     limit: int,
 ) -> list[Row]:
     """The consumer groups that report, by cluster, group and topic: how many runs there were and
-    how many have not ended, when they were last heard of (ms), and the watermark of the hop."""
+    how many have not ended, when their last event came (ms), and the watermark of the hop."""
     r, t = reporters.c, reporter_topics.c
     reading = and_(t.cluster == r.cluster, t.reporter == r.reporter)
     working = case((and_(r.closed.is_(False), ~RETIRED), 1), else_=0)

@@ -158,7 +158,7 @@ def _repairs(connection: Connection, one: WindowIncident) -> list[Moment]:
 
 
 def _decisions(connection: Connection, one: WindowIncident) -> list[Moment]:
-    """Who accepted its windows, or began to repair them."""
+    """The users who accepted its windows, or began to repair them."""
     t = decisions.c
     query = select(decisions).where(
         t.edge == one.edge,

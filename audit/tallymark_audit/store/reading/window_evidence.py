@@ -27,7 +27,7 @@ from tallymark_audit.store.schema.tables import (
 )
 
 MOST_EVENTS = 200
-"""Revisions, incidents and repairs told of one window, the last ones."""
+"""Revisions, incidents and repairs shown of one window, the last ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,7 @@ decisions = Table(
     Index("decisions_by_time", "at"),
     Index("decisions_by_window", "edge", "topic", "window"),
 )
-"""What a person decided or started, and who it was. ``action``: accept, withdraw (an acceptance),
+"""What a person decided or started, and the person. ``action``: accept, withdraw (an acceptance),
 retire, pause, resume, repair. ``edge`` and ``topic`` are empty, and ``window`` and ``window_end``
 (excluded) -1, where it is not about one. ``subject``: the reporter that was retired.
 ``finished_at``: 0 while a repair goes on; ``outcome`` is how it ended. ``detail``: an object, of a

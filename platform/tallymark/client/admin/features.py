@@ -42,7 +42,7 @@ class FeaturesAdmin(AdminBase):
 
     def describe_features(self) -> FeaturesDescription:
         """What every broker supports, and what is in force as the broker with the newest levels
-        tells it. KafkaError or ConnectError where a broker does not answer: whether a level can
+        reports it. KafkaError or ConnectError where a broker does not answer: whether a level can
         rise depends on all."""
 
         async def ask(address: Address) -> messages.ApiVersionsResponse:

@@ -169,8 +169,8 @@ class ConsumerConnector(ClosedByWith):
     def commit_offsets(
         self, offsets: Mapping[TopicPartition, int] | None = None, *, metadata: str = ""
     ) -> None:
-        """Store, for every owned partition, the offset after the last message handed out: whoever
-        calls this says that all of those are dealt with. Or, for the given ``{(topic, partition):
+        """Store, for every owned partition, the offset after the last message handed out: the
+        caller states that all of those are processed. Or, for the given ``{(topic, partition):
         next offset}``, just that. ``metadata`` is a text kept with the offsets (brokers only).
 
         Raises CommitFailedError for a partition that is not owned (any more), where the group went

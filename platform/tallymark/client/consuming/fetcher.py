@@ -1,9 +1,9 @@
 """The fetcher: one thread that keeps the queues of all streams filled.
 
 Each round asks for all owned partitions whose stream has room, in one call that returns with the
-first news: a broker that is slow or gone holds up its own partitions only. A partition that fails
+first answer: a broker that is slow or gone holds up its own partitions only. A partition that fails
 in a way that passes waits a little, alone; what does not pass ends the connector, and the
-application hears of it at its next call.
+application gets the error at its next call.
 """
 
 from __future__ import annotations

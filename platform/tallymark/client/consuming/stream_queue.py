@@ -184,7 +184,7 @@ class ChunkQueue:
 
     def read_on(self, epoch: int) -> tuple[BatchHeader, RecordColumns] | None:
         """The batch that follows in the same chunk, if it has messages and this leader epoch, and
-        decodes; else None, and what it is :meth:`read` will tell."""
+        decodes; else None, and :meth:`read` reports what it is."""
         batches = self.chunks[0].batches
         if self.next_batch >= len(batches):
             return None

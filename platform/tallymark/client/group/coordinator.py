@@ -154,7 +154,7 @@ class GroupCoordinator:
             self._commit_if_due(now_ms)
 
     def failed(self, error: Exception) -> None:
-        """The group hears of it when the session runs out."""
+        """The group notices it when the session runs out."""
         self._stream_control.pause()
         first, self._failed = not self._failed, True
         if first:

@@ -96,7 +96,7 @@ class CoordinatorConnection:
     ) -> R:
         """Ask the coordinator in the highest common version up to ``at_most``; ``build`` makes the
         request for it. ``waits``: it is one of those that may take long. Finds the coordinator
-        where nobody has. Raises ConnectError, KafkaError."""
+        where it is not known yet. Raises ConnectError, KafkaError."""
         if self.coordinator is None:
             await self.find()
         address = self.coordinator

@@ -1,4 +1,4 @@
-"""Fetching from many leaders for one reader, none of whom holds up the others.
+"""Fetching from many leaders for one reader; no leader holds up the others.
 
 ::
 
@@ -6,8 +6,8 @@
     leader B   ──request (long poll) ─ ─ ─ ─ ┼ ─ ─ answer ─► by the next call
     leader C   ──connect ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┼ ─ ─ ─ ─ ─ ─ ─ ─ ─ error ─► by a later one
 
-A call returns when one of the leaders has news; what the others are asked for goes on. So there is
-one request at most under way at each leader, and one answer at most that was not picked up.
+A call returns when one of the leaders has answered; what the others are asked for goes on. So there
+is one request at most under way at each leader, and one answer at most that was not picked up.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class ReadyFetcher:
         self._learning: asyncio.Task[None] | None = None
 
     async def fetch(self, specs: Sequence[FetchSpec], limits: FetchLimits) -> list[Outcome | None]:
-        """An outcome for each spec, in their order; None where there is no news yet. Returns with
-        the first news, or after ``limits.max_wait_ms``.
+        """An outcome for each spec, in their order; None where there is none yet. Returns with
+        the first outcome, or after ``limits.max_wait_ms``.
 
         Raises ConnectError while no leader at all is known and no broker can be asked.
         """

@@ -89,7 +89,7 @@ class SimpleConsumer(ClosedByWith):
         isolation: Isolation | None = None,
     ) -> Fetched:
         """Batches from ``offset`` on: about ``max_bytes``, at least one batch when there is any;
-        none after ``max_wait_ms`` without news.
+        none after ``max_wait_ms`` without data.
 
         Raises KafkaError: OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, CORRUPT_MESSAGE, or the
         retriable one that lasted for the request timeout; LogTruncatedError when ``last_epoch``
@@ -135,9 +135,9 @@ class SimpleConsumer(ClosedByWith):
         max_wait_ms: int = 500,
         min_bytes: int = 1,
     ) -> list[Fetched | KafkaError | None]:
-        """Like :meth:`multifetch`, but returns as soon as one broker has news; None for what there
-        are none of yet: ask for that again, its answer is on the way. For one thread that goes on
-        from what it gets. Errors come at once, nothing is tried again."""
+        """Like :meth:`multifetch`, but returns as soon as one broker has answered; None for
+        requests without an answer yet: ask for those again, the answer is on the way. For one
+        thread that goes on from what it gets. Errors come at once, nothing is tried again."""
         asked = [_checked(spec) for spec in specs]
         limits = self._limits(max_bytes, max_wait_ms, min_bytes, None)
         work = self._ready.fetch(asked, limits)
@@ -196,7 +196,7 @@ class SimpleConsumer(ClosedByWith):
     def epoch_end(self, topic: str, partition: int, leader_epoch: int) -> int | None:
         """The offset at which the partition's records of ``leader_epoch`` and before it end, asked
         for now. One below what was read under that epoch says that the log was cut since (KIP-320).
-        None: the log knows no epochs, or the broker cannot tell."""
+        None: the log knows no epochs, or the broker does not know."""
         work = epoch_end(self._cluster, topic, partition, leader_epoch)
         return self._run(work, f"epochs of {topic}-{partition}")
 

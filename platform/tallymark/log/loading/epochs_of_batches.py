@@ -1,8 +1,8 @@
 """The leader epochs of a log, read from its batches: each batch carries its own.
 
-The checkpoint has them too, and epochs in which nothing was written, which no batch tells. So this
+The checkpoint has them too, and epochs in which nothing was written, which no batch shows. So this
 is for what the checkpoint cannot have: records behind the recovery point, or a checkpoint that is
-missing or damaged. Without its epochs a leader would tell every follower that it knows none of
+missing or damaged. Without its epochs a leader would answer every follower that it knows none of
 theirs, and the followers would cut to their high watermarks.
 """
 

@@ -2,7 +2,7 @@
 
 ::
 
-    client  n,,n=user,r=C                        who I am, my nonce C
+    client  n,,n=user,r=C                        the user, the client's nonce C
     server  r=CS,s=salt,i=iterations             both nonces, and how the password is salted
     client  c=biws,r=CS,p=proof                  proof = ClientKey XOR HMAC(StoredKey, all of this)
     server  v=signature                          HMAC(ServerKey, all of this): it is the server

@@ -49,8 +49,7 @@ _SAFE: Final = {byte: chr(byte) for byte in range(0x20, 0x7F)} | {0x22: '\\"', 0
 _ESCAPED: Final = [_SAFE.get(byte, f"\\x{byte:02x}") for byte in range(256)]
 
 USER: Final = "tallymark.user"
-"""Where a server that knows its users puts the one who asks, an object with a ``name``, into the
-scope."""
+"""Where a server that knows its users puts the user, an object with a ``name``, into the scope."""
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 at the cost of a password hash, for example.
 
 The keys are keyed digests (HMAC-SHA256 under a key of this process), so a copy of the memory does
-not hold what a client sent, and the time of a look-up tells nothing about it.
+not hold what a client sent, and the time of a look-up reveals nothing about it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MOST: Final = 1_000
 
 
 class Remembered(Generic[Value]):
-    """At most ``most`` values, those that were used last. One that nobody asks for is forgotten
-    after ``seconds``. Belongs to one thread. ``clock`` is monotonic, in seconds."""
+    """At most ``most`` values, those that were used last. One without a look-up for
+    ``seconds`` is forgotten. Belongs to one thread. ``clock`` is monotonic, in seconds."""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@
 * v7 allows zstd
 * v8 names the records that were refused
 * v9 is flexible
-* v10 tells the new leader in tagged fields (KIP-951)
+* v10 names the new leader in tagged fields (KIP-951)
 * v13 names topics by id
 """
 
@@ -44,7 +44,7 @@ class ProduceResponseRecordError(Struct):
 
 @wire
 class ProduceResponseLeader(Struct):
-    """Who leads the partition now."""
+    """The leader of the partition now."""
 
     leader_id: int = f(Int32, since=10, default=-1, about="Broker id, -1 when unknown.")
     leader_epoch: int = f(Int32, since=10, default=-1, about="Its epoch, -1 when unknown.")

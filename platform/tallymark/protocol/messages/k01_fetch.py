@@ -2,10 +2,10 @@
 
 * v5 adds the log start offset, v7 fetch sessions (KIP-227), v9 leader epochs (KIP-320)
 * v10 allows zstd, v11 follower fetching (KIP-392)
-* v12 is flexible and tells a diverging epoch at once (KIP-595)
+* v12 is flexible and returns a diverging epoch at once (KIP-595)
 * v13 names topics by id
 * v15 moves the replica id into a tagged struct
-* v16 tells the new leader's address (KIP-951), v17 a follower's directory, v18 its high watermark
+* v16 returns the new leader's address (KIP-951), v17 a follower's directory, v18 its high watermark
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FetchResponseEpochEndOffset(Struct):
 
 @wire
 class FetchResponseLeader(Struct):
-    """Who leads the partition now."""
+    """The leader of the partition now."""
 
     leader_id: int = f(Int32, since=12, default=-1, about="Broker id, -1 when unknown.")
     leader_epoch: int = f(Int32, since=12, default=-1, about="Its epoch, -1 when unknown.")

@@ -1,12 +1,12 @@
 """JoinGroup (key 11): enter a group, and wait until its next generation is complete.
 
 The answer comes when every member has joined or the rebalance timeout is over. The coordinator
-looks at no metadata: the leader, the one who is told all members, decides who reads what.
+looks at no metadata: the leader gets the list of all members and decides which reads what.
 
-* v1 tells session and rebalance timeouts apart, v4 makes a new member join twice, with the id
+* v1 separates session and rebalance timeouts, v4 makes a new member join twice, with the id
   that the first answer gives (KIP-394), v5 adds static members (KIP-345)
 * v6 is flexible, v7 answers the protocol's type (KIP-559), v8 says why (KIP-800)
-* v9 may tell a static leader to skip the assignment (KIP-814)
+* v9 may ask a static leader to skip the assignment (KIP-814)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tallymark.protocol.schema import (
 
 @wire
 class JoinGroupResponseMember(Struct):
-    """One member, as the leader is told."""
+    """One member, as the leader sees it."""
 
     member_id: str = f(String, about="Id of the member.")
     group_instance_id: str | None = f(

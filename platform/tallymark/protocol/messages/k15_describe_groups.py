@@ -1,6 +1,6 @@
 """DescribeGroups (key 15): the state of groups and of their members.
 
-* v3 may list what the asker is authorized to do, v4 tells static ids, v5 is flexible
+* v3 may list what the asker is authorized to do, v4 has static ids, v5 is flexible
 * v6 says GROUP_ID_NOT_FOUND of an unknown group, which was "Dead" before (KIP-1043)
 """
 

@@ -1,6 +1,6 @@
 """ListGroups (key 16): the groups that this broker coordinates. Ask every broker for all of them.
 
-* v3 is flexible, v4 tells states and filters by them (KIP-518), v5 the same for types (KIP-848)
+* v3 is flexible, v4 has states and filters by them (KIP-518), v5 the same for types (KIP-848)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 * v3 is flexible in its body only: the answer's header never has tagged fields, so that a client
   can read it before it knows the broker (KIP-511). The request names the client's software
-* v4 may tell features whose lowest version is 0
+* v4 may list features whose lowest version is 0
 * an unknown version is answered with UNSUPPORTED_VERSION in the form of v0
 """
 

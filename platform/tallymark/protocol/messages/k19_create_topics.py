@@ -1,7 +1,7 @@
 """CreateTopics (key 19).
 
 * v4 allows -1 for the broker's default of partitions and replicas (KIP-464)
-* v5 is flexible and tells the configuration the topic got; v6 may be throttled; v7 tells its id
+* v5 is flexible and returns the topic's configuration; v6 may be throttled; v7 returns its id
 """
 
 from __future__ import annotations

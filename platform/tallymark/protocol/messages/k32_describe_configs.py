@@ -1,6 +1,6 @@
 """DescribeConfigs (key 32): how topics and brokers are configured, and where each value is from.
 
-* v1 tells the source of a value and its synonyms (KIP-226)
+* v1 has the source of a value and its synonyms (KIP-226)
 * v3 adds types and documentation (KIP-569), v4 is flexible
 """
 

@@ -1,6 +1,6 @@
-"""DescribeUserScramCredentials (key 50): who can log in by SCRAM, and how (KIP-554).
+"""DescribeUserScramCredentials (key 50): the users that can log in by SCRAM (KIP-554).
 
-Salts and keys are never told. It has one version, which is flexible.
+Salts and keys are never sent. It has one version, which is flexible.
 """
 
 from __future__ import annotations

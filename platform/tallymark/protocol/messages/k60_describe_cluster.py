@@ -1,6 +1,6 @@
 """DescribeCluster (key 60): the brokers and the controller (KIP-700).
 
-* v0 is flexible, v1 can ask for controllers instead (KIP-919), v2 tells brokers that are fenced
+* v0 is flexible, v1 can ask for controllers instead (KIP-919), v2 marks brokers that are fenced
 """
 
 from __future__ import annotations

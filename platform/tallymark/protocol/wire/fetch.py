@@ -58,7 +58,7 @@ _LEADER: Final = struct.Struct(">bbiib")
 _REPLICA: Final = struct.Struct(">iq")
 _INT64: Final = struct.Struct(">q")
 UNTOLD: Final = 2**63 - 1
-"""The high watermark of a follower that does not tell it."""
+"""The high watermark of a follower that does not send it."""
 
 Topic: TypeAlias = str | UUID
 """A topic's name below v13, its id from there on."""
@@ -67,7 +67,7 @@ Topic: TypeAlias = str | UUID
 class Ask(NamedTuple):
     """What to read of one partition; -1 where the version, or the consumer, does not set it.
     ``log_start_offset`` and ``high_watermark`` are what a follower has; the largest number for a
-    high watermark that it does not tell (before v18)."""
+    high watermark that it does not send (before v18)."""
 
     partition: int
     current_leader_epoch: int

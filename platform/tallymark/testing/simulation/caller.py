@@ -60,7 +60,7 @@ class Caller:
                 await asyncio.sleep(0.1)
 
     async def leader(self, partition: int) -> Led | None:
-        """Who leads it, None where no broker does."""
+        """Its leader; None where no broker leads it."""
         if partition not in self._leaders:
             await self.look()
         return self._leaders.get(partition)

@@ -156,7 +156,8 @@ class SimulatedTransport(asyncio.Transport):
         self._silent = True
 
     def hear_reset(self, delay: float) -> None:
-        """The other side is gone; news of that takes a while, and more while the link is cut."""
+        """The other side is gone; this side notices after a while, and later while the link is
+        cut."""
         if not self._lost:
             self._loop.call_later(delay, self._reset, context=self._process.context)
 

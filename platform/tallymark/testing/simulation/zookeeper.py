@@ -1,10 +1,10 @@
 """A broker's connection to the simulated ZooKeeper: delays, cuts, and answers that are lost after
 the commit.
 
-The client pings as kazoo does. When it has not heard of the server for two thirds of the session's
-timeout it knows that it is SUSPENDED and tries to connect again; the server ends a session that it
-has not heard of for the whole timeout. So after a long cut the client learns that its session is
-LOST when it is back, as in reality.
+The client pings as kazoo does. When it has got nothing from the server for two thirds of the
+session's timeout it knows that it is SUSPENDED and tries to connect again; the server ends a
+session from which it got nothing for the whole timeout. So after a long cut the client learns that
+its session is LOST when it is back, as in reality.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class SimulatedZooKeeperClient(TreeClient):
     # -- the watch thread -----------------------------------------------------------------------
 
     def _take_in(self) -> None:
-        """What the server told before its latest answer has arrived by now."""
+        """What the server sent before its latest answer has arrived by now."""
         while self._incoming:
             what, path = self._incoming.popleft()
             if self._connected:

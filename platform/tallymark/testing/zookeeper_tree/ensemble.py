@@ -93,7 +93,7 @@ class Ensemble:
             self._tell(self.tree.end_session(session))
 
     def expire(self, now_ms: int) -> list[int]:
-        """End the sessions that were not heard of for their timeout; returns them."""
+        """End the sessions that sent nothing for their timeout; returns them."""
         late = [
             number
             for number, each in self._sessions.items()

@@ -40,7 +40,7 @@ class MemoryZooKeeper:
         return made
 
     def end_session(self, session: int) -> None:
-        """As if nothing had been heard of it for its timeout: what is ephemeral goes, and its
+        """As if it had sent nothing for its timeout: what is ephemeral goes, and its
         client learns of it when it connects again, at once."""
         for client in self._clients:
             if client.session() == session:

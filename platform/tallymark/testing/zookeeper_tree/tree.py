@@ -1,7 +1,7 @@
 """The nodes of ZooKeeper: versions, ephemeral and numbered nodes, access-control lists, and
 transactions that are done as a whole or not at all. Pure: no clock, no thread.
 
-A command returns what watches must be told of: a list of :class:`Change`.
+A command returns the changes that watches are notified of: a list of :class:`Change`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Answers by request, as the bytes that were sent. Pure: it knows no clock, loop or socket.
 
 An answer is void as soon as a change touches one of its tags. One that was computed before such a
-change and comes to be stored after it is void as well, so :meth:`AnswerMemory.put` is told how many
+change and comes to be stored after it is void as well, so :meth:`AnswerMemory.put` gets how many
 changes had been seen when the request arrived.
 """
 

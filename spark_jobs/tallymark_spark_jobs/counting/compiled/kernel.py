@@ -105,7 +105,7 @@ class StripCutter:
         return slots
 
     def _senders(self, table: TableLike, count: int) -> list[Identity]:
-        """Of each cell who sends, by number; of those without stamps it means nothing."""
+        """Of each cell the sender, by number; of those without stamps it means nothing."""
         views = memoryview(table.data), memoryview(table.scratch)
         rows: list[list[int]] = self._cells[:count].tolist()
         found: list[Identity] = []

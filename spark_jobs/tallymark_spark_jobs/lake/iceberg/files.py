@@ -101,7 +101,7 @@ def _bounds(file: DataFile, schema: Schema) -> dict[str, Any]:
 
 
 def _fits(value: object, kind: object) -> bool:
-    """Whether a bound can be told without being wrong."""
+    """Whether a bound can be given without being wrong."""
     if isinstance(value, bool):
         return False
     if isinstance(value, str):

@@ -1,8 +1,8 @@
-"""Check one table: count its rows, compare, and report to the audit what is not as it was told.
+"""Check one table: count its rows, compare, and report to the audit what is not as it was reported.
 
 Commits are reported first, so that what follows replaces something. Of which cells another count
 than the commits' was reported is kept in a file beside the tables: when a row is there again, the
-audit has to hear that too. The file is written after the audit's brokers have acknowledged; without
+audit has to get that, too. The file is written after the audit's brokers have acknowledged; without
 it a check reports once more what it finds, which changes nothing.
 """
 
@@ -47,7 +47,7 @@ FOLDER: Final = "_checked"
 class TableCheck:
     """What became of a table: ``rows`` were read, ``cells`` differ, ``lost`` files are gone.
     ``since`` (ms): windows before it are not compared, since the table forgot its older commits;
-    None: there are none such. ``unreported``: why the audit could not be told."""
+    None: there are none such. ``unreported``: why the audit could not be notified."""
 
     cluster: str
     topic: str

@@ -38,5 +38,6 @@ def place_of(topic: str, hour: int) -> Place:
 
 def first_on_time(loaded_at_ms: int | None, late_after_ms: int) -> int:
     """The first hour whose rows are not late, if the load before this one was at ``loaded_at_ms``
-    (None: there was none). Who read an hour then, that long after its end, took it for complete."""
+    (None: there was none). A reader of an hour then, that long after its end, took it for
+    complete."""
     return _FIRST if loaded_at_ms is None else max(0, loaded_at_ms - late_after_ms) // HOUR_MS

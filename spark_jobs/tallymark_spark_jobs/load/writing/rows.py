@@ -43,9 +43,9 @@ RAW_ROWS: Final = pa.schema(
     ]
 )
 """The columns of a table of raw records. ``timestampType`` is 0 for the producer's time, 1 for the
-broker's; ``headers`` is null where there are none. ``topic_id`` tells the records of a topic from
-those of another one that had its name before: partition and offset alone do not. It is null if the
-brokers have no such ids."""
+broker's; ``headers`` is null where there are none. ``topic_id`` distinguishes the records of a
+topic from those of another one that had its name before: partition and offset alone do not. It is
+null if the brokers have no such ids."""
 
 _HEADERS: Final = RAW_ROWS.field("headers").type
 _LAST_MS: Final = (2**63 - 1) // 1000

@@ -58,7 +58,7 @@ def resolve(
     exact: Collection[ClusterTopic] = (),
 ) -> Resolved:
     """What is known of each cell. ``claims``: of all clusters. ``exact``: places of which the
-    offsets of single sequences matter, since a mirror could not copy some: no digest tells."""
+    offsets of single sequences matter, since a mirror could not copy some: no digest shows them."""
     by_cell: dict[CellAt, list[Seen]] = {}
     for one in seen:
         by_cell.setdefault((one.cluster, one.tally.key), []).append(one)
@@ -81,7 +81,7 @@ def resolve(
 
 
 class _Sets:
-    """Sets of sequences that a cell may hold, by whom the sequences are of."""
+    """Sets of sequences that a cell may hold, by sender."""
 
     def __init__(
         self, known: Mapping[CellAt, Sequence[Seen]], claims: Mapping[CellKey, Iterable[Claim]]
@@ -135,7 +135,7 @@ def _nameless(key: CellKey) -> CellKey:
 
 def _with_ranges(some: Sequence[Seen], ranges: tuple[Range, ...]) -> Iterator[Seen]:
     """The tallies of a cell that together hold ``ranges``. In which of them a sequence is, is not
-    known: the first has them all, and the others only tell where records of the cell are."""
+    known: the first has them all, and the others only show where records of the cell are."""
     for at, one in enumerate(some):
         mine = replace(one.tally, ranges=() if at else ranges, extra=0, again=(), copies=())
         yield Seen(one.cluster, mine, named=False)

@@ -70,8 +70,8 @@ def as_batch(given: Mapping[str, str]) -> SourceOptions:
 
 
 def _source(options: Mapping[str, str]) -> tuple[SourceOptions, str]:
-    """As in Spark's Kafka source a stream begins at the end, unless told otherwise; records older
-    than a starting timestamp that come later belong to it."""
+    """As in Spark's Kafka source a stream begins at the end, unless an option says otherwise;
+    records older than a starting timestamp that come later belong to it."""
     rest = without_stream_options(options)
     asked = rest.get("startingoffsets", "latest").strip()
     if asked.lower() == "latest":

@@ -44,13 +44,13 @@ _WHOLE: Final = (kinds.DELAY, kinds.LOST_ACK, kinds.DUPLICATE_BATCH)
 @dataclass(slots=True)
 class Passage:
     """What becomes of one request. ``request`` is None when nothing is left of it. ``feigned`` are
-    partitions that the broker never sees and the sender is told are safe. ``delay`` in seconds;
-    ``hang_up``: end the connection instead of answering. ``notes``: what was done."""
+    partitions that the broker never sees, though the sender gets an acknowledgement. ``delay`` in
+    seconds; ``hang_up``: end the connection instead of answering. ``notes``: what was done."""
 
     request: ProduceRequest | None
     feigned: list[TopicPartition] = field(default_factory=list[TopicPartition])
     extra: list[ProduceRequest] = field(default_factory=list[ProduceRequest])
-    """Requests of our own that go to the broker behind it, their answers to nobody."""
+    """Requests of our own that go to the broker behind it; their answers are dropped."""
     delay: float = 0.0
     hang_up: bool = False
     notes: list[FaultNote] = field(default_factory=list[FaultNote])
@@ -263,7 +263,7 @@ _CHANGES: Final[dict[str, Callable[[Batch, set[int]], bytes | None]]] = {
 
 
 def with_feigned(response: ProduceResponse, feigned: Iterable[TopicPartition]) -> ProduceResponse:
-    """The answer with those partitions as if they had been appended, nobody knows where."""
+    """The answer with those partitions as if they had been appended, at an unknown offset."""
     topics = list(response.responses)
     for name, index in feigned:
         part = ProduceResponsePartition(index=index, error_code=0, base_offset=-1)

@@ -1,7 +1,7 @@
 """Alarms that were taken back: a window was called wrong, and later was not, although nothing had
 been repaired. People who are woken by false alarms soon ignore the true ones.
 
-Pure but for the reading: history and alerts come from the store, as anybody would read them.
+Pure but for the reading: history and alerts come from the store, as any user reads them.
 """
 
 from __future__ import annotations

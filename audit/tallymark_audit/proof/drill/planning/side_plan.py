@@ -61,7 +61,7 @@ class SidePlan:
 
 def side_faults_of(seed: int) -> tuple[str, str]:
     """The two side faults of a seed: of any ten seeds from a full ten on each kind is in two, and
-    who meets whom changes from ten to ten."""
+    the pairs change from ten to ten."""
     known = kinds.DRAWN_FAULTS
     step = _STEPS[seed // len(known) % len(_STEPS)]
     return known[seed % len(known)], known[(seed + step) % len(known)]

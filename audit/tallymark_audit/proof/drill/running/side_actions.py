@@ -105,8 +105,8 @@ class SideActions:
         self._stage.narrator.say(f"topic {name} of {home} is deleted and made again")
 
     def _wait_for_counter(self, cluster: str, topic: str, ends: dict[str, int]) -> None:
-        """Until the collector has read what was there some time ago: what it had not, nobody could
-        say of what is deleted."""
+        """Until the collector has read what was there some time ago: it cannot count
+        what is deleted before."""
 
         def has_read() -> bool:
             counted = counted_to(self._stage.store, cluster, topic)

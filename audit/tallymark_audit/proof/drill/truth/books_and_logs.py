@@ -130,7 +130,7 @@ def read_book(path: Path) -> Book | None:
 
 
 class Unreadable(NamedTuple):
-    """Nobody can read the batch at ``offset``; the last record before it is of ``window`` (ms), the
+    """The batch at ``offset`` cannot be read; the last record before it is of ``window`` (ms), the
     first one behind it of ``until``."""
 
     cluster: str
@@ -150,7 +150,7 @@ class Unreadable(NamedTuple):
 
 class Consumed(NamedTuple):
     """What a group's application was given. ``in_hand``: what each member had when it was killed,
-    by the member's server: whether it had gone beyond that nobody can say. ``last``: of each member
+    by the member's server: whether it had gone beyond that is unknown. ``last``: of each member
     what it was given within its last seconds."""
 
     log: Log

@@ -41,7 +41,7 @@ def asked(state: State, now_ms: int) -> Decision:
 
 
 def stop(state: State) -> Decision:
-    """Leave in order: give up the partitions, then tell the coordinator."""
+    """Leave in order: give up the partitions, then notify the coordinator."""
     if state.phase in LEAVING:
         return state, ()
     if state.phase in (Phase.RELEASING, Phase.GIVING_UP):  # all is being given up already

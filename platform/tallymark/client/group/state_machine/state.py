@@ -67,9 +67,9 @@ class State:
     ``steady_ms`` when the last one left that it answered as to a member of a settled group.
     ``topics`` is what it reported to the group as its topics; as leader it knows ``group_topics``,
     and the partitions ``seen`` that it has divided (None: an earlier leader did); ``withheld`` says
-    that some are nobody's, or may be, until their owner has given them up. ``misses``: heartbeats
-    in a row that found no coordinator; ``doubted``: one was told that the generation is over, while
-    the join's answer was awaited.
+    that some have no owner yet, or may have none, until their old one has given them up.
+    ``misses``: heartbeats in a row that found no coordinator; ``doubted``: one said that the
+    generation is over, while the join's answer was awaited.
     """
 
     setup: Setup

@@ -76,8 +76,8 @@ def no_answer(state: State, now_ms: int) -> State:
 
 
 def without_coordinator(state: State, now_ms: int) -> State:
-    """A heartbeat found no coordinator where it was: look for it. At once the first time; whoever
-    is named again and again and is not it must not be asked in a loop."""
+    """A heartbeat found no coordinator where it was: look for it. At once the first time; later
+    with a pause, since the same wrong broker may be named each time."""
     pause = backoff_ms(state.setup.backoff_ms, state.misses) if state.misses else 0
     return replace(state, found=False, misses=state.misses + 1, seek_at_ms=now_ms + pause)
 

@@ -47,7 +47,7 @@ class Process:
         task.add_done_callback(lambda done: self._tasks.pop(done, None), context=self.context)
 
     def own(self, thing: Ending) -> None:
-        """Tell ``thing`` when the process dies."""
+        """Notify ``thing`` when the process dies."""
         self._owned[thing] = None
 
     def disown(self, thing: Ending) -> None:
