@@ -16,7 +16,7 @@ from tallymark.replication.model import (
     PartitionView,
     Tail,
 )
-from tallymark.replication.progress import FollowerFetch, LogAtElection
+from tallymark.replication.progress import FollowerFetch, Heard, LogAtElection
 from tallymark.replication.truncation import EpochEnd
 
 EPOCHS = ((0, 0), (3, 10))
@@ -441,3 +441,55 @@ def test_a_replica_that_is_added_joins_and_one_that_is_taken_off_is_forgotten() 
     one.appended(20)
     fetch(one, 4, 20)
     assert one.high_watermark == 20
+
+
+# --- a session repeats what it does not name
+
+
+def heard_at(one: Leader, broker: int, now_ms: int) -> Heard:
+    """The follower has all, and asks for it in a session."""
+    heard = Heard(now_ms)
+    told = FollowerFetch(broker, broker * 10, one.end, 0, heard=heard)
+    assert one.fetched(told, EPOCHS, now_ms) is None
+    return heard
+
+
+def test_a_follower_whose_session_goes_on_has_the_whole_lag_time_after_an_append() -> None:
+    """An hour without a record, in which its requests name nothing: at the next record it would
+    have been out of sync at once, and acks=all refused."""
+    one = leader(end=10)
+    hour = 3_600_000
+    for broker in (2, 3):
+        heard_at(one, broker, 0).ms = hour
+    one.appended(11)
+    one.tick(hour + LAG_MS)
+    assert one.in_sync == 3
+    one.tick(hour + LAG_MS + 1)
+    assert one.in_sync == 1
+
+
+def test_a_follower_that_was_looked_at_again_and_still_lacks_the_record_falls_behind() -> None:
+    """Its session goes on: that alone does not keep it in sync."""
+    one = leader(end=10)
+    heard = heard_at(one, 2, 0)
+    one.appended(11)
+    for now_ms in range(1000, LAG_MS + 2000, 1000):
+        one.fetched(FollowerFetch(2, 20, 10, 0, heard=heard), EPOCHS, now_ms)
+        heard.ms = now_ms
+    one.tick(LAG_MS + 1001)
+    assert one._followers[2].behind
+
+
+def test_a_session_that_asks_no_more_for_the_partition_counts_up_to_then() -> None:
+    one = leader(end=10)
+    heard = heard_at(one, 2, 0)
+    heard.ms = 5000
+    one.silent(2, Heard())
+    assert one._followers[2].heard is heard, "that was another session"
+    one.silent(2, heard)
+    heard.ms = 100_000
+    one.appended(11)
+    one.tick(5000 + LAG_MS)
+    assert not one._followers[2].behind
+    one.tick(5001 + LAG_MS)
+    assert one._followers[2].behind

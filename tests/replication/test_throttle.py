@@ -69,3 +69,13 @@ def test_replicas_in_sync_are_never_throttled() -> None:
 def test_a_list_that_cannot_be_read_says_what_to_write() -> None:
     with pytest.raises(UserError, match="'0-1' is not partition:broker"):
         ThrottledReplicas("0:1,0-1")
+
+
+def test_what_is_left_is_what_may_be_sent_without_a_debt() -> None:
+    throttle = ReplicationThrottle(100, 0)
+    assert throttle.left(0) == 100
+    throttle.charge(130, 0)
+    assert throttle.left(0) == 0
+    assert throttle.left(1000) == 70
+    throttle.set_rate(None, 1000)
+    assert throttle.left(1000) > 2**62

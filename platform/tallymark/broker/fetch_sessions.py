@@ -16,12 +16,14 @@ that does not get a session (0) continues to name all partitions.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from tallymark.broker.partitions.lead import Lead, Watcher
 from tallymark.errors import CODES, KafkaError
-from tallymark.protocol.wire.fetch import Ask, Found, PlainFetch, Topic
+from tallymark.protocol.wire.fetch import Ask, Found, PlainFetch, Replica, Topic
+from tallymark.replication.progress import Heard
 
 NO_SESSION: Final = 0
 _FULL: Final = 0
@@ -80,6 +82,9 @@ class FetchSession:
                 else:
                     known.ask = ask
 
+    def end(self) -> None:
+        """The session is not remembered any more."""
+
     def changes(
         self, found: Iterable[tuple[Topic, Found]], diverging: Container[Key] = ()
     ) -> list[tuple[Topic, Found]]:
@@ -98,11 +103,131 @@ class FetchSession:
         return changed
 
 
+class FollowerSession(FetchSession):
+    """The session of a follower. Each request repeats all partitions that it does not name, so the
+    broker looks only at those that are *stirred*: named by a request, or changed since the follower
+    had all of them. What rests costs nothing.
+
+    ::
+
+        stirred --- nothing to send, all is told: rest() --> resting
+                <-- the log has grown, the lead moves -----
+    """
+
+    def __init__(self, session_id: int, uses_ids: bool, created_ms: int, used_ms: int) -> None:
+        super().__init__(session_id, uses_ids, created_ms, used_ms)
+        self.heard = Heard()
+        """When the last request came, on the clock of the leads."""
+        self.replica = Replica()
+        """The follower of the last request."""
+        self._stirred: dict[Key, None] = {}
+        self._seats: dict[Key, _Seat] = {}
+        self._waiting: set[Watcher] = set()
+
+    def update(self, request: PlainFetch) -> None:
+        """As that of others. Another registration of the follower stirs all."""
+        super().update(request)
+        for topic, indexes in request.forgotten:
+            for index in indexes:
+                self._drop((topic, index))
+        for topic, asks in request.topics:
+            self._stirred.update(((topic, ask.partition), None) for ask in asks)
+        if request.replica != self.replica:
+            self.replica = request.replica
+            self._stirred.update(dict.fromkeys(self.partitions))
+
+    def asked(self) -> list[tuple[Topic, Ask]]:
+        """The partitions to look at, in the order in which they are to be read."""
+        return [(key[0], self.partitions[key].ask) for key in self._stirred]
+
+    def taken(self, key: Key, lead: Lead) -> None:
+        """What the follower asks of a partition is known to its leader's side."""
+        seat = self._seats.get(key)
+        if seat is None or seat.lead is not lead:
+            self._leave(seat)
+            self._seats[key] = _Seat(self, key, lead)
+
+    def rest(self, key: Key, *, told: bool) -> None:
+        """The partition has nothing to send; ``told``: nor to tell. Its lead stirs it."""
+        seat = self._seats.get(key)
+        if seat is not None:
+            seat.lead.rest(seat)
+            if told:
+                self._stirred.pop(key, None)
+
+    def stir(self, key: Key, *, wake: bool) -> None:
+        """Look at the partition with the next request; ``wake``: with the one that waits."""
+        if key not in self.partitions:
+            return
+        self._stirred[key] = None
+        if wake:
+            for each in self._waiting:
+                each.set()
+
+    def watch(self, event: Watcher) -> None:
+        """Set ``event`` when a partition has something to send, until :meth:`unwatch`."""
+        self._waiting.add(event)
+
+    def unwatch(self, event: Watcher) -> None:
+        """The end of :meth:`watch`."""
+        self._waiting.discard(event)
+
+    def changes(
+        self, found: Iterable[tuple[Topic, Found]], diverging: Container[Key] = ()
+    ) -> list[tuple[Topic, Found]]:
+        """As that of others, for the order in which stirred ones are read as well."""
+        changed = super().changes(found, diverging)
+        for topic, each in changed:
+            key = topic, each.partition
+            if key in self._stirred and each.records:
+                del self._stirred[key]
+                self._stirred[key] = None
+        return changed
+
+    def end(self) -> None:
+        """Nothing is asked for any more."""
+        for key in list(self._seats):
+            self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        self._stirred.pop(key, None)
+        self._leave(self._seats.pop(key, None))
+
+    def _leave(self, seat: _Seat | None) -> None:
+        if seat is not None:
+            seat.lead.forget(seat)
+            seat.lead.silent(self.replica.id, self.heard)
+
+
+class _Seat:
+    """The place of one partition of a session at its lead: its
+    :class:`~tallymark.broker.partitions.lead.Copier`."""
+
+    __slots__ = ("_key", "_session", "lead")
+
+    def __init__(self, session: FollowerSession, key: Key, lead: Lead) -> None:
+        self._session = session
+        self._key = key
+        self.lead = lead
+
+    def set(self) -> None:
+        self._session.stir(self._key, wake=True)
+
+    def moved(self) -> None:
+        self._session.stir(self._key, wake=False)
+
+
 class FetchSessionCache:
     """The sessions of a broker. When there are too many, an unused or a smaller one is evicted: a
     large session saves more (Kafka's rule)."""
 
-    def __init__(self, slots: int = 1000, evict_after_ms: int = 120_000) -> None:
+    def __init__(
+        self,
+        slots: int = 1000,
+        evict_after_ms: int = 120_000,
+        make: Callable[[int, bool, int, int], FetchSession] = FetchSession,
+    ) -> None:
+        self._make = make
         self.slots = slots
         self.evict_after_ms = evict_after_ms
         self.evicted = 0
@@ -129,7 +254,7 @@ class FetchSessionCache:
         """
         session_id = request.session_id
         if request.session_epoch in (_FULL, _FINAL):
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             return None
         session = self._sessions.get(session_id)
         if session is None:
@@ -143,7 +268,7 @@ class FetchSessionCache:
             raise KafkaError(CODES["FETCH_SESSION_TOPIC_ID_ERROR"], f"session {session_id}")
         session.update(request)
         if not session.partitions:
-            del self._sessions[session_id]
+            self._end(session_id)
             return None
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
         session.used_ms = now_ms
@@ -160,10 +285,15 @@ class FetchSessionCache:
             return None
         if len(self._sessions) >= self.slots and not self._evict(size, now_ms):
             return None
-        session = FetchSession(new_id, version >= _FIRST_WITH_IDS, now_ms, now_ms)
+        session = self._make(new_id, version >= _FIRST_WITH_IDS, now_ms, now_ms)
         session.update(request)
         self._sessions[new_id] = session
         return session
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.end()
 
     def _evict(self, size: int, now_ms: int) -> bool:
         """Evict another session for one of ``size`` partitions, if that one is worth more."""
@@ -181,7 +311,7 @@ class FetchSessionCache:
             victim = min(settled, key=lambda each: len(each.partitions))
             if len(victim.partitions) >= size:
                 return False
-        del self._sessions[victim.session_id]
+        self._end(victim.session_id)
         self.evicted += 1
         return True
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tallymark.broker.leadership.apply_image import Leadership
+from tallymark.broker.leadership.replica_parts import ReplicaParts
 from tallymark.broker.listening import Listeners
 from tallymark.broker.maintenance.cleaner import Cleaner
 from tallymark.broker.settings.dynamic import Dynamic
@@ -22,12 +23,18 @@ class LiveSettings:
     the event loop; ``state`` has the result."""
 
     def __init__(
-        self, state: BrokerState, listeners: Listeners, leadership: Leadership, cleaner: Cleaner
+        self,
+        state: BrokerState,
+        listeners: Listeners,
+        leadership: Leadership,
+        cleaner: Cleaner,
+        replicas: ReplicaParts,
     ) -> None:
         self._state = state
         self._listeners = listeners
         self._leadership = leadership
         self._cleaner = cleaner
+        self._replicas = replicas
 
     def take(self, brokers: Mapping[str, Mapping[str, str]]) -> None:
         """Apply the stored settings ``brokers``, by broker id. If they do not fit the broker's own
@@ -45,6 +52,7 @@ class LiveSettings:
         self._listeners.take_limits(settings)
         self._leadership.take_settings(settings)
         self._cleaner.settings = settings
+        self._replicas.take_settings(settings)
         for name, value in settings:
             if value != getattr(before, name):
                 shown = "(hidden)" if is_secret(name) else value

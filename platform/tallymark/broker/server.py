@@ -211,10 +211,12 @@ class Broker:
             cluster,
             cleaner,
             manager,
+            partitions,
             self._now_ms,
             self._ports.threads,
             state.metrics.replication,
         )
+        state.throttles = replicas.throttles
         state.metrics.following = replicas.followers.now
         tasks.push_async_callback(replicas.stop)
         leadership = Leadership(
@@ -245,7 +247,7 @@ class Broker:
         await leadership.sweep_strays(delete=not settings.enable_zookeeper)
         housekeeper.start()
         cleaner.start()
-        live = LiveSettings(state, listeners, leadership, cleaner)
+        live = LiveSettings(state, listeners, leadership, cleaner, replicas)
         security.on_brokers = live.take
         tasks.push_async_callback(
             security.stop

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark.broker.fetch_sessions import FetchSessionCache
+from tallymark.broker.fetch_sessions import FetchSessionCache, FollowerSession
 from tallymark.broker.groups.shards import GroupShards
 from tallymark.broker.metadata.image import MetadataImage
 from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import BrokerMetrics
 from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.replicas.throttles import ReplicaThrottles
 from tallymark.broker.security.authorizer import AllowAll, Authorizer
 from tallymark.broker.security.live import Security
 from tallymark.broker.security.sasl_logins import Logins
@@ -57,9 +58,11 @@ class BrokerState:
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
     """The fetch sessions of readers."""
     replica_sessions: FetchSessionCache = field(
-        default_factory=lambda: FetchSessionCache(REPLICA_SESSIONS)
+        default_factory=lambda: FetchSessionCache(REPLICA_SESSIONS, make=FollowerSession)
     )
     """The fetch sessions of followers: one for each connection of another broker."""
+    throttles: ReplicaThrottles | None = None
+    """Which followers are held back (KIP-73); None while the broker starts."""
     refusals: LogRate = field(default_factory=LogRate)
     """Limits the log lines about requests that failed by the broker's own fault."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)

@@ -29,17 +29,27 @@ class LogAtElection(NamedTuple):
     high_watermark: int
 
 
+@dataclass(slots=True)
+class Heard:
+    """When a follower was heard of last, ms: a request of its fetch session repeats each partition
+    that it does not name. Shared by all partitions of the session."""
+
+    ms: int = NEVER
+
+
 class FollowerFetch(NamedTuple):
     """What a fetch says of the follower that sent it: its broker id and broker epoch, the offset
     that it asks for, which is the end of its log, the leader epoch of its last record (-1 without
     records), and where its log begins. The leader epoch in which it asks has been checked before,
-    as a consumer's is (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH)."""
+    as a consumer's is (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH). ``heard`` is that of its
+    session: later requests that change nothing here only set the time there."""
 
     broker: int
     broker_epoch: int
     offset: int
     last_epoch: int
     log_start: int = 0
+    heard: Heard | None = None
 
 
 @dataclass(slots=True)
@@ -69,28 +79,47 @@ class Progress:
     leaving: bool = False
     behind: bool = False
     stale_epoch: int = NEVER_STALE
+    heard: Heard | None = None
+    """See :class:`FollowerFetch`."""
+
+    @property
+    def asked_ms(self) -> int:
+        """The time of the last fetch, also of one that did not name the partition."""
+        return self.fetched_ms if self.heard is None else max(self.fetched_ms, self.heard.ms)
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> None:
         """A fetch counts: it is of the current registration, and asks for what the leader has."""
         offset = fetch.offset
         if offset >= leader_end:
             self.caught_up_ms = now_ms
-        elif offset >= self.leader_end and self.fetched_ms > self.caught_up_ms:
-            self.caught_up_ms = self.fetched_ms
+        elif offset >= self.leader_end and self.asked_ms > self.caught_up_ms:
+            self.caught_up_ms = self.asked_ms
         self.leader_end = leader_end
         self.fetched_ms = now_ms
         self.end = offset
         self.log_start = fetch.log_start
+        self.heard = fetch.heard
 
     def is_caught_up(self, leader_end: int, now_ms: int, lag_ms: int) -> bool:
         """It has everything, or had so at most ``lag_ms`` ago (replica.lag.time.max.ms)."""
-        return self.end == leader_end or now_ms - self.caught_up_ms <= lag_ms
+        if self.end == leader_end or now_ms - self.caught_up_ms <= lag_ms:
+            return True
+        # It had everything at the last fetch that was looked at, so also at those that repeat it.
+        had_all = self.end >= self.leader_end > UNKNOWN_END
+        return had_all and now_ms - self.asked_ms <= lag_ms
+
+    def is_silent(self, heard: Heard) -> None:
+        """The session of ``heard`` does not ask for the partition any more."""
+        if self.heard is heard:
+            self.fetched_ms = self.asked_ms
+            self.heard = None
 
     def is_another(self, broker_epoch: int) -> None:
         """The broker registered again: what is known of its log is of another one (KIP-903)."""
         self.broker_epoch = broker_epoch
         self.end = self.log_start = self.leader_end = UNKNOWN_END
         self.fetched_ms = NEVER
+        self.heard = None
 
 
 def least_log_start(followers: Iterable[Progress]) -> int | None:

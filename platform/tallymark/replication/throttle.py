@@ -41,6 +41,13 @@ class ReplicationThrottle:
         self._fill(now_ms)
         return self._left > 0
 
+    def left(self, now_ms: int) -> int:
+        """Bytes that may be sent now without being overdrawn; without a limit, any number."""
+        if self.rate is None:
+            return 2**63 - 1
+        self._fill(now_ms)
+        return max(0, -(-self._left // MS))
+
     def charge(self, size: int, now_ms: int) -> None:
         """``size`` bytes were sent for replicas that are throttled."""
         if self.rate is not None:

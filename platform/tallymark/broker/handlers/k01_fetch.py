@@ -31,7 +31,7 @@ from functools import partial
 from secrets import randbelow
 from typing import Final, TypeAlias
 
-from tallymark.broker.fetch_sessions import FetchSession, grouped
+from tallymark.broker.fetch_sessions import FetchSession, FollowerSession, grouped
 from tallymark.broker.partitions.lead import Lead
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.requests.cluster_action import require_cluster_action
@@ -53,7 +53,7 @@ from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.messages import FetchRequest
 from tallymark.protocol.wire.fetch import Ask, PlainFetch, Topic, read_fetch
 
-Watched: TypeAlias = Partition | Lead
+Watched: TypeAlias = Partition | Lead | FollowerSession
 """Tells of changes: see their ``watch`` and ``unwatch``."""
 _LAST_ID: Final = 2**31 - 1
 _MOST_WAIT_MS: Final = 300_000
@@ -121,11 +121,15 @@ class _Fetching:
             request, self._header.api_version, state.now_ms()
         )
         if session is not None:
-            self._asked = [(key[0], each.ask) for key, each in session.partitions.items()]
+            self._asked = self._asks_of(session)
             return
         self._asked = [(topic, ask) for topic, asks in request.topics for ask in asks]
         if request.session_epoch == 0:
             self._new_id = randbelow(_LAST_ID) + 1
+
+    def _asks_of(self, session: FetchSession) -> list[tuple[Topic, Ask]]:
+        """The partitions of the session to read."""
+        return [(key[0], each.ask) for key, each in session.partitions.items()]
 
     def look(self, *, wait: bool = True) -> FetchRound:
         """Read the partitions. They are looked up again each time: one may have been deleted, or
@@ -181,7 +185,8 @@ class _Fetching:
 
 class _Following(_Fetching):
     """A request of a follower: it reads to the end of the logs, and waits for them to grow; it is
-    outside of the sessions and quotas of clients."""
+    outside of the sessions and quotas of clients. Of a session only the partitions that are stirred
+    are looked at."""
 
     def __init__(
         self,
@@ -200,18 +205,40 @@ class _Following(_Fetching):
         require_cluster_action(self._state, self._connection)
         super().continue_session()
         self._follower.take(self._asked)
+        session = self._follower.session
+        if session is not None:
+            session.heard.ms = int(asyncio.get_running_loop().time() * 1000)
 
-    def look(self, *, wait: bool = True) -> FetchRound:
+    def look(self, *, wait: bool = True) -> FollowerRound:
         """As that of others."""
-        follower = self._follower
+        follower, session = self._follower, self._follower.session
+        if session is not None:
+            self._asked = session.asked()
         wanted = self._wanted = follower.resolve(self._asked)
-        found = [each.found for each in wanted if isinstance(each.found, Partition)]
-        self.watched = [each.lead for each in found if each.lead is not None]
         version, listener = self._header.api_version, self._connection.listener
-        return FollowerRound(follower, self._state, self._request, version, wanted, listener, wait)
+        found = FollowerRound(follower, self._state, self._request, version, wanted, listener, wait)
+        if session is not None:
+            self.watched = (session,)
+        else:
+            there = [each.found for each in wanted if isinstance(each.found, Partition)]
+            self.watched = [each.lead for each in there if each.lead is not None]
+        if found.wait_ms is not None:
+            self.wait_ms = min(self.wait_ms, found.wait_ms)
+        return found
+
+    def _asks_of(self, session: FetchSession) -> list[tuple[Topic, Ask]]:
+        assert isinstance(session, FollowerSession)
+        self._follower.session = session
+        return session.asked()
 
     def _charged(self, write: Callable[[int], bytes | Payload]) -> Answer:
         return write(0)
+
+    def _count(self, found: FetchRound) -> None:
+        super()._count(found)
+        throttles = self._state.throttles
+        if throttles is not None and isinstance(found, FollowerRound) and found.held_back:
+            throttles.charge(found.held_back)
 
     def _sent(self, partition: Partition, size: int) -> None:
         self._state.metrics.replication.sent_bytes += size

@@ -11,10 +11,12 @@ from tallymark.broker.connections.outgoing import outgoing
 from tallymark.broker.connections.sockets import SocketConnections
 from tallymark.broker.metadata.port import StateWriter
 from tallymark.broker.metrics.counters import ReplicationMetrics
+from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.replicas.cutting import PausedForCuts, ReplicaCutter
 from tallymark.broker.replicas.fetch_settings import FetchSettings
 from tallymark.broker.replicas.fetching import Followers
 from tallymark.broker.replicas.leading import Leads
+from tallymark.broker.replicas.throttles import ReplicaThrottles, rate_of
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.log import LogManager
 
@@ -29,6 +31,7 @@ class ReplicaParts:
         states: StateWriter,
         cleaner: PausedForCuts,
         manager: LogManager,
+        partitions: Partitions,
         now_ms: Callable[[], int],
         threads: Callable[[int, str], Executor],
         metrics: ReplicationMetrics,
@@ -42,11 +45,26 @@ class ReplicaParts:
 
         self.connections = SocketConnections(me, outgoing(settings))
         self.asker = BrokerAsker(me, self.connections)
+        self.throttles = ReplicaThrottles(me, partitions, clock_ms)
         self.leads = Leads(me, states, clock_ms, settings.replica_lag_time_max_ms, metrics)
         self._cutter = ReplicaCutter(cleaner, manager, now_ms, threads=threads)
         self.followers = Followers(
-            me, self.connections, self._cutter, fetching, now_ms, clock_ms=clock_ms
+            me,
+            self.connections,
+            self._cutter,
+            fetching,
+            now_ms,
+            self.throttles.is_held_back,
+            clock_ms=clock_ms,
         )
+        self.take_settings(settings)
+
+    def take_settings(self, settings: BrokerSettings) -> None:
+        """Apply the settings that change at run time."""
+        self.throttles.set_rate(rate_of(settings.leader_replication_throttled_rate))
+        rate = rate_of(settings.follower_replication_throttled_rate)
+        if rate != self.followers.throttle.rate:
+            self.followers.set_throttle(rate)
 
     def start(self) -> None:
         """Begin to look over what is led."""

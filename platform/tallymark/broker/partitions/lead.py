@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from tallymark.replication.progress import FollowerFetch
+from tallymark.replication.progress import FollowerFetch, Heard
 from tallymark.replication.truncation import EpochEnd
 
 _READ_COMMITTED = 1
@@ -20,6 +20,15 @@ class Watcher(Protocol):
 
     def set(self) -> None:
         """The partition has changed. Must return at once."""
+        ...
+
+
+class Copier(Watcher, Protocol):
+    """A follower's session that has all of a partition. The first :meth:`set` is the last."""
+
+    def moved(self) -> None:
+        """The high watermark has moved, or what is known of the replicas: to be looked at with the
+        next request. Must return at once."""
         ...
 
 
@@ -57,6 +66,16 @@ class Lead(Protocol):
         """Whether some replica is not in sync now."""
         ...
 
+    @property
+    def is_read_elsewhere(self) -> bool:
+        """Whether consumers read from followers, as far as is known: these are told each high
+        watermark at once (KIP-1166)."""
+        ...
+
+    def read_elsewhere(self) -> None:
+        """A consumer was sent to a follower."""
+        ...
+
     def check_enough(self) -> None:
         """Before an append with ``acks=all``. Raises NOT_ENOUGH_REPLICAS, or NOT_LEADER_OR_FOLLOWER
         where a newer state of the partition was seen."""
@@ -77,6 +96,19 @@ class Lead(Protocol):
 
     def unwatch(self, event: Watcher) -> None:
         """The end of :meth:`watch`."""
+        ...
+
+    def rest(self, copier: Copier) -> None:
+        """A follower has all: tell ``copier`` once when the log has grown, and of each move before
+        that."""
+        ...
+
+    def forget(self, copier: Copier) -> None:
+        """The end of :meth:`rest`."""
+        ...
+
+    def silent(self, broker: int, heard: Heard) -> None:
+        """As :meth:`tallymark.replication.leading.Leader.silent`."""
         ...
 
     def wake(self) -> None:

@@ -16,17 +16,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from typing import Final
 
-from tallymark.broker.partitions.lead import Watcher
+from tallymark.broker.partitions.lead import Copier, Watcher
 from tallymark.broker.partitions.partition import Partition
 from tallymark.errors import CODES, KafkaError
 from tallymark.replication.acks import LEAD_LOST, TOO_FEW
 from tallymark.replication.leading import Leader
-from tallymark.replication.model import BrokerView, ChangeState, PartitionState
-from tallymark.replication.progress import FollowerFetch
+from tallymark.replication.model import Assignment, BrokerView, ChangeState, PartitionState
+from tallymark.replication.progress import NEVER, FollowerFetch, Heard
 from tallymark.replication.truncation import EpochEnd
 
 log = logging.getLogger(__name__)
+
+_ELSEWHERE_MS: Final = 15 * 60 * 1000
+"""A consumer comes back from a follower after 5 minutes (``metadata.max.age.ms``)."""
 
 
 class ReplicatedLead:
@@ -36,8 +40,10 @@ class ReplicatedLead:
 
     __slots__ = (
         "_brokers",
+        "_elsewhere_until_ms",
         "_is_ended",
         "_now_ms",
+        "_resting",
         "_starts",
         "_was_enough",
         "_wished",
@@ -61,7 +67,10 @@ class ReplicatedLead:
         self._brokers = brokers
         self.copying: set[Watcher] = set()
         """The followers' fetches that wait for records."""
+        self._resting: set[Copier] = set()
+        """The followers' sessions that have all."""
         self._starts: list[tuple[int, asyncio.Future[None]]] = []
+        self._elsewhere_until_ms = NEVER
         self._was_enough = True
         self._is_ended = False
 
@@ -83,6 +92,11 @@ class ReplicatedLead:
         return bool(self.leader.lagging())
 
     @property
+    def is_read_elsewhere(self) -> bool:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        return self._now_ms() < self._elsewhere_until_ms
+
+    @property
     def is_over(self) -> bool:
         """Whether this broker has lost the lead, or given it up."""
         return self._is_ended or self.leader.is_lost
@@ -93,6 +107,10 @@ class ReplicatedLead:
             raise KafkaError(LEAD_LOST, f"{self.partition} has another leader")
         if not self.leader.is_enough:
             raise KafkaError(CODES["NOT_ENOUGH_REPLICAS"], f"{self.partition}: {self._lag()}")
+
+    def read_elsewhere(self) -> None:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        self._elsewhere_until_ms = self._now_ms() + _ELSEWHERE_MS
 
     def fetched(self, fetch: FollowerFetch) -> EpochEnd | None:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
@@ -122,10 +140,34 @@ class ReplicatedLead:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
         self.copying.discard(event)
 
+    def rest(self, copier: Copier) -> None:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        self._resting.add(copier)
+
+    def forget(self, copier: Copier) -> None:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        self._resting.discard(copier)
+
+    def silent(self, broker: int, heard: Heard) -> None:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        self.leader.silent(broker, heard)
+
     def wake(self) -> None:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
         for event in self.copying:
             event.set()
+        if self._resting:
+            resting, self._resting = self._resting, set()
+            for copier in resting:
+                copier.set()
+
+    def moved(self, *, wake: bool = False) -> None:
+        """Something that followers with all records have to hear of, too; ``wake``: at once."""
+        for copier in self._resting:
+            if wake:
+                copier.set()
+            else:
+                copier.moved()
 
     # --- what happens
 
@@ -144,13 +186,21 @@ class ReplicatedLead:
         else:
             self._brokers = brokers
             self.leader.brokers_changed(brokers, self._now_ms())
+            self.moved()
         self.settle()
         if not (self.leader.is_enough or self.is_over):
             self._fail_for_all()  # what has been appended without the check
 
+    def configured(self, assignment: Assignment, min_insync: int) -> None:
+        """The partition's assignment, and the minimum, as they are now."""
+        self.leader.configured(assignment, min_insync, self._now_ms())
+        self.moved()
+        self.settle()
+
     def seen(self, state: PartitionState) -> None:
         """The state node holds ``state``, or held it."""
         self.leader.seen(state, self._now_ms())
+        self.moved()
         self.settle()
 
     def answered(self, state: PartitionState | None) -> None:
@@ -182,6 +232,8 @@ class ReplicatedLead:
             return
         if leader.high_watermark > partition.high_watermark:
             partition.commit(leader.high_watermark)
+            if self._resting:
+                self.moved(wake=self.is_read_elsewhere)
         if leader.is_enough is not self._was_enough:
             self._was_enough = leader.is_enough
             self._tell_enough()

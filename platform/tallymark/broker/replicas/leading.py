@@ -104,8 +104,7 @@ class Leads:
         """The partition's assignment and its topic's ``min.insync.replicas`` as they are now."""
         lead = self._leads.get(key)
         if lead is not None:
-            lead.leader.configured(assignment, min_insync, self._now_ms())
-            lead.settle()
+            lead.configured(assignment, min_insync)
 
     def brokers_changed(self, brokers: Mapping[int, BrokerView]) -> None:
         """These are the registered brokers. The partitions hear of it in turns of the event

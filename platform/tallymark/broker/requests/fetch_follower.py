@@ -20,9 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from tallymark.broker.fetch_sessions import FollowerSession
 from tallymark.broker.partitions.lead import ReadUntil
 from tallymark.broker.partitions.partition import Partition
-from tallymark.broker.requests.fetch_round import FetchPartition, FetchRound
+from tallymark.broker.replicas.throttles import ReplicaThrottles
+from tallymark.broker.requests.fetch_round import FetchPartition, FetchRound, length_of
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import FetchResponseEpochEndOffset
@@ -39,14 +41,17 @@ class FollowerAsk:
 
     def __init__(self, state: BrokerState, replica: Replica) -> None:
         self.parted: dict[tuple[Topic, int], EpochEnd] = {}
+        self.replica = replica
+        self.session: FollowerSession | None = None
+        """The session that the request continues."""
         self._partitions = state.partitions
-        self._replica = replica
         self._refused: dict[tuple[Topic, int], KafkaError] = {}
         self._topic: Topic | None = None
         self._topic_name = ""
 
     def take(self, asked: Iterable[tuple[Topic, Ask]]) -> None:
-        """Tell the leads of these partitions, once."""
+        """Tell the leads of these partitions, once; those of a session that are not among them are
+        as they were at its last request."""
         for topic, ask in asked:
             try:
                 parted = self._take(topic, ask)
@@ -68,15 +73,19 @@ class FollowerAsk:
             raise KafkaError(code, f"{partition}: a follower has to name its leader epoch")
         partition.check_epoch(ask.current_leader_epoch)
         if partition.lead is None:
-            told = f"{partition} has no replica on broker {self._replica.id}"
+            told = f"{partition} has no replica on broker {self.replica.id}"
             raise KafkaError(CODES["UNKNOWN_LEADER_EPOCH"], told)
+        session = self.session
+        if session is not None:
+            session.taken((topic, ask.partition), partition.lead)
         return partition.lead.fetched(
             FollowerFetch(
-                self._replica.id,
-                self._replica.epoch,
+                self.replica.id,
+                self.replica.epoch,
                 ask.fetch_offset,
                 ask.last_fetched_epoch,
                 ask.log_start_offset,
+                None if session is None else session.heard,
             )
         )
 
@@ -97,7 +106,9 @@ class FollowerAsk:
 
 
 class FollowerRound(FetchRound):
-    """A round for a follower: to the end of the logs, and where they diverge, that."""
+    """A round for a follower: to the end of the logs, and where they diverge, that. ``wait_ms``:
+    for replicas that are held back it is worth to wait so long only (KIP-73), None without any.
+    Those that have all of their partition rest in the session from then on."""
 
     bound = ReadUntil.END
 
@@ -111,14 +122,69 @@ class FollowerRound(FetchRound):
         listener: str,
         wait: bool,
     ) -> None:
-        self._parted = follower.parted
+        self.wait_ms: int | None = None
+        self.held_back = 0
+        """Bytes of records for replicas that count for the limit."""
+        self._follower = follower
+        throttles = state.throttles
+        self._throttles = throttles if throttles is not None and throttles.is_on else None
         super().__init__(state, request, version, wanted, listener, wait)
+        if not wanted and follower.session is not None:
+            self.complete = request.min_bytes <= 0
 
     def _read(self, item: FetchPartition, room: int, *, first: bool) -> Found:
-        parted = self._parted.get((item.topic, item.ask.partition)) if self._parted else None
-        if parted is None or isinstance(item.found, KafkaError):
+        follower, partition = self._follower, item.found
+        parted = None
+        if follower.parted:
+            parted = follower.parted.get((item.topic, item.ask.partition))
+        if parted is not None and isinstance(partition, Partition):
+            return self._parted(item, partition, parted)
+        if self._throttles is not None and isinstance(partition, Partition):
+            found = self._throttled(self._throttles, item, partition, room, first=first)
+        else:
+            found = super()._read(item, room, first=first)
+        if not found.records:
+            self._has_all(item, found)
+        return found
+
+    def _throttled(
+        self,
+        throttles: ReplicaThrottles,
+        item: FetchPartition,
+        partition: Partition,
+        room: int,
+        *,
+        first: bool,
+    ) -> Found:
+        key = partition.topic, partition.index
+        if not throttles.holds_back(key, self._follower.replica.id):
             return super()._read(item, room, first=first)
-        partition, index = item.found, item.ask.partition
+        if self.held_back < throttles.left():
+            found = super()._read(item, room, first=first)
+            self.held_back += length_of(found)
+            return found
+        found = super()._read(item, 0, first=False)  # with its errors
+        if item.ask.fetch_offset < partition.log.end_offset:
+            self.wait_ms = throttles.wait_ms()
+        return found
+
+    def _has_all(self, item: FetchPartition, found: Found) -> None:
+        """Answer what the follower waits for (a log start that moved, KIP-1166's high watermark);
+        look at the partition again when it has changed."""
+        session, partition = self._follower.session, item.found
+        if session is None or not isinstance(partition, Partition) or partition.lead is None:
+            return
+        key = item.topic, item.ask.partition
+        known = session.partitions[key]
+        is_start_told = found.log_start_offset == known.log_start_offset
+        told = is_start_told and found.high_watermark == known.high_watermark
+        if not is_start_told or (not told and partition.lead.is_read_elsewhere):
+            self.complete = True
+        if item.ask.fetch_offset == partition.log.end_offset:
+            session.rest(key, told=told)
+
+    def _parted(self, item: FetchPartition, partition: Partition, parted: EpochEnd) -> Found:
+        index = item.ask.partition
         self.diverging[item.topic, index] = FetchResponseEpochEndOffset(*parted)
         self.complete = True
         high, stable = partition.high_watermark, partition.last_stable_offset

@@ -26,6 +26,8 @@ _FIELDS: Final = (
     "compression_gzip_level",
     "compression_type",
     "compression_zstd_level",
+    "follower_replication_throttled_rate",
+    "leader_replication_throttled_rate",
     "log_cleaner_backoff_ms",
     "log_cleaner_dedupe_buffer_size",
     "log_cleaner_delete_retention_ms",

@@ -23,6 +23,7 @@ from tallymark.broker.settings.config_types import (
     list_of,
     one_of,
     ratio,
+    throttled_replicas,
 )
 from tallymark.broker.settings.topic_config import TopicConfig, table
 from tallymark.broker.settings.topic_configs_kept import WITHOUT_EFFECT
@@ -207,12 +208,26 @@ RULES: Final[Mapping[str, TopicConfig]] = table(
         setting="log_flush_interval_ms",
     ),
     TopicConfig(
+        "follower.replication.throttled.replicas",
+        ConfigType.LIST,
+        throttled_replicas,
+        "partition:broker,... or *: replicas that are copied at follower.replication.throttled.rate"
+        " of their broker at most, while they are out of sync.",
+    ),
+    TopicConfig(
         "index.interval.bytes",
         ConfigType.INT,
         between(1, INT_MAX),
         "Bytes of log between two entries of the sparse indexes.",
         field="index_interval_bytes",
         setting="log_index_interval_bytes",
+    ),
+    TopicConfig(
+        "leader.replication.throttled.replicas",
+        ConfigType.LIST,
+        throttled_replicas,
+        "partition:broker,... or *: where the broker leads, replicas that are out of sync get "
+        "leader.replication.throttled.rate of that broker at most.",
     ),
     TopicConfig(
         "max.message.bytes",

@@ -12,7 +12,6 @@ from tallymark.broker.settings.config_types import (
     between,
     boolean,
     only,
-    throttled_replicas,
 )
 from tallymark.broker.settings.topic_config import TopicConfig
 
@@ -35,20 +34,6 @@ WITHOUT_EFFECT: Final = (
         "How long the file of a deleted segment stays.",
         default="60000",
         without_effect="files go at once, readers keep what they hold",
-    ),
-    TopicConfig(
-        "follower.replication.throttled.replicas",
-        ConfigType.LIST,
-        throttled_replicas,
-        "Replicas whose followers are throttled.",
-        without_effect=_ONE_REPLICA,
-    ),
-    TopicConfig(
-        "leader.replication.throttled.replicas",
-        ConfigType.LIST,
-        throttled_replicas,
-        "Replicas whose leaders are throttled.",
-        without_effect=_ONE_REPLICA,
     ),
     TopicConfig(
         "local.retention.bytes",

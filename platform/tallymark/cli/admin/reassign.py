@@ -13,17 +13,21 @@ from typing import Any, Final
 
 import click
 
+from tallymark.cli.admin.reassign_throttle import in_motion, lifted, limit, limited_topics
 from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.moves import Move
 from tallymark.client.admin.results import Results
 from tallymark.errors import TallymarkError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.moves_throttled import MovingReplicas
 from tallymark.replication.rebalancing import rebalanced
 from tallymark.shell.confirm import confirmed, destructive_options
-from tallymark.shell.output import end, json_option, print_line, show
+from tallymark.shell.output import FAILED, PARTLY, end, json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
 
 Plan = Mapping[TopicPartition, Sequence[int]]
 _COLUMNS: Final = ("topic", "partition", "replicas", "adding", "removing")
+COMPLETE: Final = "complete"
 _MOST_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -56,12 +60,62 @@ def plan(
 
 @command.command("apply")
 @click.argument("file", type=click.File("rb"))
+@click.option(
+    "--throttle",
+    type=click.IntRange(min=1),
+    metavar="BYTES/S",
+    help="Copy so many bytes per second at most, at each broker; reassign verify ends that.",
+)
 @destructive_options
 @cluster_options
-def apply(file: Any, dry_run: bool, yes: bool, **options: Any) -> None:
+def apply(file: Any, throttle: int | None, dry_run: bool, yes: bool, **options: Any) -> None:
     """Begin the moves of the plan in FILE (- is standard input). They go on in the background."""
     moves = read_plan(file.read(_MOST_BYTES + 1))
-    begin(moves, f"move {len(moves)} partitions", options, dry_run=dry_run, yes=yes)
+    what = f"move {len(moves)} partitions"
+    if throttle is not None:
+        what += f" at {throttle} bytes per second"
+    begin(moves, what, options, dry_run=dry_run, yes=yes, throttle=throttle)
+
+
+@command.command("throttle")
+@click.argument("rate", type=click.IntRange(min=1), required=False, metavar="BYTES/S")
+@click.option("--remove", is_flag=True, help="Remove all limits of moves.")
+@cluster_options
+def throttle(rate: int | None, remove: bool, **options: Any) -> None:
+    """Limit the moves that are under way to BYTES/S at each broker, or with --remove lift that."""
+    if remove is (rate is not None):
+        raise UserError("a rate is expected, or --remove", "tallymark reassign throttle 10000000")
+    with Admin(**take_target(options).client) as admin:
+        if remove:
+            print_line("limits removed" if lifted(admin) else "there is no limit")
+            return
+        moving = admin.moving_partitions()
+        if not moving:
+            print_line("nothing moves")
+            return
+        assert rate is not None
+        limit(admin, in_motion(moving), rate)
+    print_line(f"{len(moving)} moves: {rate} bytes per second at each broker")
+
+
+@command.command("verify")
+@click.argument("file", type=click.File("rb"))
+@click.option("--preserve-throttles", is_flag=True, help="Leave limits as they are.")
+@json_option
+@cluster_options
+def verify(file: Any, preserve_throttles: bool, as_json: bool, **options: Any) -> None:
+    """Print how far each partition of the plan in FILE is. When none of them moves any more, limits
+    are removed. Exits with 2, or 1, where some, or all, are not there yet."""
+    moves = read_plan(file.read(_MOST_BYTES + 1))
+    with Admin(**take_target(options).client) as admin:
+        moving = admin.moving_partitions()
+        rows = _states(admin, moves, moving)
+        show(rows, ("topic", "partition", "replicas", "state"), as_json)
+        if not (moving or preserve_throttles) and lifted(admin):
+            click.echo("nothing moves any more: limits removed", err=True)
+    done = sum(row["state"] == COMPLETE for row in rows)
+    if done < len(rows):
+        raise SystemExit(PARTLY if done else FAILED)
 
 
 @command.command("status")
@@ -71,6 +125,7 @@ def status(as_json: bool, **options: Any) -> None:
     """Print the partitions that move now."""
     with Admin(**take_target(options).client) as admin:
         moving = admin.moving_partitions()
+        limited = [] if moving else limited_topics(admin)
     rows = [
         {
             "topic": topic,
@@ -82,6 +137,9 @@ def status(as_json: bool, **options: Any) -> None:
         for (topic, partition), move in sorted(moving.items())
     ]
     show(rows, _COLUMNS, as_json)
+    if limited and not rows:
+        told = f"{len(limited)} topics still have a limit"
+        click.echo(f"{told}: tallymark reassign throttle --remove", err=True)
     end(len(rows), [])
 
 
@@ -90,22 +148,76 @@ def status(as_json: bool, **options: Any) -> None:
 @destructive_options
 @cluster_options
 def cancel(topics: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) -> None:
-    """Cancel moves: partitions go back to the replicas that they had before."""
+    """Cancel moves: partitions go back to the replicas that they had before. When nothing moves any
+    more, limits are removed."""
     with Admin(**take_target(options).client) as admin:
         moving = [key for key in admin.moving_partitions() if not topics or key[0] in topics]
         if not moving:
             print_line("nothing moves")
         elif confirmed(f"cancel {len(moving)} moves", dry_run=dry_run, yes=yes):
-            _report(admin.move_partitions(dict.fromkeys(moving, None)), "cancelled")
+            found = admin.move_partitions(dict.fromkeys(moving, None))
+            if not admin.moving_partitions():
+                lifted(admin)
+            _report(found, "cancelled")
 
 
-def begin(moves: Plan, what: str, options: Any, *, dry_run: bool, yes: bool) -> None:
-    """Begin moves after the person has agreed to ``what``, and print what became of each."""
+def begin(
+    moves: Plan,
+    what: str,
+    options: Any,
+    *,
+    dry_run: bool,
+    yes: bool,
+    throttle: int | None = None,
+) -> None:
+    """Begin moves after the person has agreed to ``what``, and print what became of each;
+    ``throttle``: they copy so many bytes per second at most, at each broker."""
     if not moves:
         print_line("nothing is to be moved")
     elif confirmed(what, dry_run=dry_run, yes=yes):
         with Admin(**take_target(options).client) as admin:
+            if throttle is not None:
+                limit(admin, _to_move(admin, moves), throttle)
             _report(admin.move_partitions(moves), "moves")
+
+
+def _to_move(admin: Admin, moves: Plan) -> dict[TopicPartition, MovingReplicas]:
+    """These moves and those under way, which share the lists of their topics."""
+    found = in_motion(admin.moving_partitions())
+    for key, replicas in _replicas_of(admin, moves).items():
+        before = found[key].current if key in found else replicas
+        found[key] = MovingReplicas(before, moves[key])
+    return found
+
+
+def _states(
+    admin: Admin, plan: Plan, moving: Mapping[TopicPartition, Move]
+) -> list[dict[str, Any]]:
+    """A row for each partition of a plan: the replicas that it has, and how far it is."""
+    there = _replicas_of(admin, plan)
+    rows: list[dict[str, Any]] = []
+    for key, target in sorted(plan.items()):
+        replicas = there.get(key)
+        if replicas is None:
+            state = "no such partition"
+        elif key in moving:
+            state = "moves"
+        else:
+            state = COMPLETE if list(replicas) == list(target) else "elsewhere"
+        names = {"topic": key[0], "partition": key[1]}
+        rows.append({**names, "replicas": list(replicas or ()), "state": state})
+    return rows
+
+
+def _replicas_of(admin: Admin, plan: Plan) -> dict[TopicPartition, Sequence[int]]:
+    """The replicas that the partitions of a plan have now; without those that do not exist."""
+    described = admin.describe_topics(sorted({topic for topic, _ in plan}))
+    return {
+        (topic.name, part.partition): part.replicas
+        for topic in described.done.values()
+        for part in topic.partitions
+        if (topic.name, part.partition) in plan
+    }
 
 
 def planned(

@@ -10,6 +10,7 @@ from pydantic import Field
 from tallymark.broker.settings.fields.part import Positive, SettingsPart
 
 _INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
 
 
 class ReplicationFields(SettingsPart):
@@ -43,6 +44,17 @@ class ReplicationFields(SettingsPart):
     replica_socket_timeout_ms: Positive = 30_000
     """A follower closes a connection on which so long no answer came. Has an effect only on
     partitions with several replicas."""
+
+    leader_replication_throttled_rate: Annotated[int, Field(ge=0, le=_LONG_MAX)] = _LONG_MAX
+    """Bytes per second that this broker sends at most to followers of the replicas that
+    ``leader.replication.throttled.replicas`` of their topics names, while they are out of sync; at
+    least a megabyte, or moves take very long. Default: no limit. Has an effect only on partitions
+    with several replicas."""
+
+    follower_replication_throttled_rate: Annotated[int, Field(ge=0, le=_LONG_MAX)] = _LONG_MAX
+    """Bytes per second that this broker copies at most of the replicas that
+    ``follower.replication.throttled.replicas`` of their topics names, while they are out of sync.
+    Default: no limit. Has an effect only on partitions with several replicas."""
 
     replica_lag_time_max_ms: Positive = 30_000
     """A follower that did not have all of its leader's records for so long leaves the in-sync
