@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -16,7 +16,7 @@ from tallymark.replication.model import (
     PartitionView,
     Tail,
 )
-from tallymark.replication.progress import FollowerFetch, Heard, LogAtElection
+from tallymark.replication.progress import FollowerFetch, LogAtElection
 from tallymark.replication.truncation import EpochEnd
 
 EPOCHS = ((0, 0), (3, 10))
@@ -446,9 +446,16 @@ def test_a_replica_that_is_added_joins_and_one_that_is_taken_off_is_forgotten() 
 # --- a session repeats what it does not name
 
 
-def heard_at(one: Leader, broker: int, now_ms: int) -> Heard:
+@dataclass
+class Session:
+    """When its last request came."""
+
+    ms: int
+
+
+def heard_at(one: Leader, broker: int, now_ms: int) -> Session:
     """The follower has all, and asks for it in a session."""
-    heard = Heard(now_ms)
+    heard = Session(now_ms)
     told = FollowerFetch(broker, broker * 10, one.end, 0, heard=heard)
     assert one.fetched(told, EPOCHS, now_ms) is None
     return heard
@@ -477,19 +484,4 @@ def test_a_follower_that_was_looked_at_again_and_still_lacks_the_record_falls_be
         one.fetched(FollowerFetch(2, 20, 10, 0, heard=heard), EPOCHS, now_ms)
         heard.ms = now_ms
     one.tick(LAG_MS + 1001)
-    assert one._followers[2].behind
-
-
-def test_a_session_that_asks_no_more_for_the_partition_counts_up_to_then() -> None:
-    one = leader(end=10)
-    heard = heard_at(one, 2, 0)
-    heard.ms = 5000
-    one.silent(2, Heard())
-    assert one._followers[2].heard is heard, "that was another session"
-    one.silent(2, heard)
-    heard.ms = 100_000
-    one.appended(11)
-    one.tick(5000 + LAG_MS)
-    assert not one._followers[2].behind
-    one.tick(5001 + LAG_MS)
     assert one._followers[2].behind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tallymark.broker.settings.topic_configs import value_of
-from tallymark.replication.moves_throttled import (
+from tallymark.replication.throttle import (
     LONGEST_LIST,
     MoveThrottles,
     MovingReplicas,

@@ -103,7 +103,7 @@ class FetchSession:
         return changed
 
 
-class FollowerSession(FetchSession):
+class ReplicaSession(FetchSession):
     """The session of a follower. Each request repeats all partitions that it does not name, so the
     broker looks only at those that are *stirred*: named by a request, or changed since the follower
     had all of them. What rests costs nothing.
@@ -116,7 +116,7 @@ class FollowerSession(FetchSession):
 
     def __init__(self, session_id: int, uses_ids: bool, created_ms: int, used_ms: int) -> None:
         super().__init__(session_id, uses_ids, created_ms, used_ms)
-        self.heard = Heard()
+        self.heard_ms = 0
         """When the last request came, on the clock of the leads."""
         self.replica = Replica()
         """The follower of the last request."""
@@ -140,12 +140,14 @@ class FollowerSession(FetchSession):
         """The partitions to look at, in the order in which they are to be read."""
         return [(key[0], self.partitions[key].ask) for key in self._stirred]
 
-    def taken(self, key: Key, lead: Lead) -> None:
-        """What the follower asks of a partition is known to its leader's side."""
+    def seat(self, key: Key, lead: Lead) -> Heard:
+        """The place of a partition at ``lead``, which is told what the follower asks."""
         seat = self._seats.get(key)
         if seat is None or seat.lead is not lead:
-            self._leave(seat)
-            self._seats[key] = _Seat(self, key, lead)
+            if seat is not None:
+                seat.leave()
+            seat = self._seats[key] = _Seat(self, key, lead)
+        return seat
 
     def rest(self, key: Key, *, told: bool) -> None:
         """The partition has nothing to send; ``told``: nor to tell. Its lead stirs it."""
@@ -191,24 +193,32 @@ class FollowerSession(FetchSession):
 
     def _drop(self, key: Key) -> None:
         self._stirred.pop(key, None)
-        self._leave(self._seats.pop(key, None))
-
-    def _leave(self, seat: _Seat | None) -> None:
+        seat = self._seats.pop(key, None)
         if seat is not None:
-            seat.lead.forget(seat)
-            seat.lead.silent(self.replica.id, self.heard)
+            seat.leave()
 
 
 class _Seat:
     """The place of one partition of a session at its lead: its
-    :class:`~tallymark.broker.partitions.lead.Copier`."""
+    :class:`~tallymark.broker.partitions.lead.Copier`, and when it was asked for last."""
 
-    __slots__ = ("_key", "_session", "lead")
+    __slots__ = ("_key", "_left_ms", "_session", "lead")
 
-    def __init__(self, session: FollowerSession, key: Key, lead: Lead) -> None:
+    def __init__(self, session: ReplicaSession, key: Key, lead: Lead) -> None:
         self._session = session
         self._key = key
+        self._left_ms: int | None = None
         self.lead = lead
+
+    @property
+    def ms(self) -> int:
+        """Until it is left, each request of the session asks for the partition."""
+        return self._session.heard_ms if self._left_ms is None else self._left_ms
+
+    def leave(self) -> None:
+        """The session does not ask for the partition any more."""
+        self._left_ms = self._session.heard_ms
+        self.lead.forget(self)
 
     def set(self) -> None:
         self._session.stir(self._key, wake=True)

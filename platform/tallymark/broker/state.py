@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tallymark.broker.fetch_sessions import FetchSessionCache, FollowerSession
+from tallymark.broker.fetch_sessions import FetchSessionCache, ReplicaSession
 from tallymark.broker.groups.shards import GroupShards
 from tallymark.broker.metadata.image import MetadataImage
 from tallymark.broker.metadata.port import Cluster
@@ -58,7 +58,7 @@ class BrokerState:
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
     """The fetch sessions of readers."""
     replica_sessions: FetchSessionCache = field(
-        default_factory=lambda: FetchSessionCache(REPLICA_SESSIONS, make=FollowerSession)
+        default_factory=lambda: FetchSessionCache(REPLICA_SESSIONS, make=ReplicaSession)
     )
     """The fetch sessions of followers: one for each connection of another broker."""
     throttles: ReplicaThrottles | None = None

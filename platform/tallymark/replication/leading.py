@@ -41,7 +41,6 @@ from tallymark.replication.progress import (
     NEVER,
     NEVER_STALE,
     FollowerFetch,
-    Heard,
     Lag,
     LogAtElection,
     Progress,
@@ -158,11 +157,6 @@ class Leader:
                 self._look = True
             self._advance()
         return None
-
-    def silent(self, broker: int, heard: Heard) -> None:
-        """The follower's session of ``heard`` does not ask for the partition any more."""
-        if broker in self._followers:
-            self._followers[broker].is_silent(heard)
 
     def appended(self, end: int, exposed: int | None = None) -> None:
         """The own log ends at ``end``. With flush.before.expose ``exposed`` is the end of what is

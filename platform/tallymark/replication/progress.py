@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from tallymark.replication.model import UNKNOWN_EPOCH
 
@@ -29,12 +29,14 @@ class LogAtElection(NamedTuple):
     high_watermark: int
 
 
-@dataclass(slots=True)
-class Heard:
-    """When a follower was heard of last, ms: a request of its fetch session repeats each partition
-    that it does not name. Shared by all partitions of the session."""
+class Heard(Protocol):
+    """When a follower asked for a partition last: a request of its fetch session repeats each one
+    that it does not name."""
 
-    ms: int = NEVER
+    @property
+    def ms(self) -> int:
+        """On the leader's clock."""
+        ...
 
 
 class FollowerFetch(NamedTuple):
@@ -42,7 +44,7 @@ class FollowerFetch(NamedTuple):
     that it asks for, which is the end of its log, the leader epoch of its last record (-1 without
     records), and where its log begins. The leader epoch in which it asks has been checked before,
     as a consumer's is (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH). ``heard`` is that of its
-    session: later requests that change nothing here only set the time there."""
+    session: later requests that change nothing here only move the time there."""
 
     broker: int
     broker_epoch: int
@@ -107,12 +109,6 @@ class Progress:
         # It had everything at the last fetch that was looked at, so also at those that repeat it.
         had_all = self.end >= self.leader_end > UNKNOWN_END
         return had_all and now_ms - self.asked_ms <= lag_ms
-
-    def is_silent(self, heard: Heard) -> None:
-        """The session of ``heard`` does not ask for the partition any more."""
-        if self.heard is heard:
-            self.fetched_ms = self.asked_ms
-            self.heard = None
 
     def is_another(self, broker_epoch: int) -> None:
         """The broker registered again: what is known of its log is of another one (KIP-903)."""

@@ -11,7 +11,7 @@ import pytest
 from eventually import eventually
 from replicated_topic import EPOCHS, FETCH_VERSION, ReplicatedTopic, one
 
-from tallymark.broker.fetch_sessions import FollowerSession
+from tallymark.broker.fetch_sessions import ReplicaSession
 from tallymark.errors import CODES
 from tallymark.protocol import messages as m
 from tallymark.protocol.frames import decode_response
@@ -50,10 +50,10 @@ class Follower:
         self.session_id = wire.ask(topic.fetch(1, 5, session_epoch=0), FETCH_VERSION).session_id
 
     @property
-    def session(self) -> FollowerSession:
+    def session(self) -> ReplicaSession:
         sessions = self.topic.broker_state.replica_sessions
         found = sessions._sessions[self.session_id]
-        assert isinstance(found, FollowerSession)
+        assert isinstance(found, ReplicaSession)
         return found
 
     def asking(self, **fields: Any) -> m.FetchRequest:
@@ -92,8 +92,8 @@ def test_what_rests_is_not_looked_at_and_stays_in_sync(
 ) -> None:
     looked: list[object] = []
     monkeypatch.setattr(Leader, "fetched", lambda *told: looked.append(told))
-    before = follower.session.heard.ms
-    eventually(lambda: follower.ask().error_code == 0 and follower.session.heard.ms > before)
+    before = follower.session.heard_ms
+    eventually(lambda: follower.ask().error_code == 0 and follower.session.heard_ms > before)
     assert looked == []
     assert follower.topic.lead.leader.in_sync == 3
 
@@ -195,11 +195,17 @@ def test_a_partition_that_is_forgotten_is_not_heard_of_any_more(
     follower: Follower, topic: ReplicatedTopic, broker: BrokerThread
 ) -> None:
     """Its follower has set it aside: requests for others must not keep it in sync."""
+    seat = topic.lead.leader._followers[1].heard
+    assert seat is not None
     other = ReplicatedTopic(broker, f"t{uuid.uuid4().hex[:8]}", records=1, known=1)
     forgotten = m.FetchRequestForgottenTopic(topic_id=topic.topic_id, partitions=(0,))
     follower.ask(topics=other.fetch(1, 1).topics, forgotten_topics_data=(forgotten,))
-    assert topic.lead.leader._followers[1].heard is None
-    assert other.lead.leader._followers[1].heard is follower.session.heard
+    then, now = seat.ms, follower.session.heard_ms
+    eventually(lambda: follower.ask().error_code == 0 and follower.session.heard_ms > now)
+    assert seat.ms == then
+    others = other.lead.leader._followers[1].heard
+    assert others is not None
+    assert others.ms == follower.session.heard_ms > then
 
 
 def test_a_session_that_ends_leaves_nothing_at_the_leads(

@@ -31,7 +31,7 @@ from functools import partial
 from secrets import randbelow
 from typing import Final, TypeAlias
 
-from tallymark.broker.fetch_sessions import FetchSession, FollowerSession, grouped
+from tallymark.broker.fetch_sessions import FetchSession, ReplicaSession, grouped
 from tallymark.broker.partitions.lead import Lead
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.requests.cluster_action import require_cluster_action
@@ -53,7 +53,7 @@ from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.messages import FetchRequest
 from tallymark.protocol.wire.fetch import Ask, PlainFetch, Topic, read_fetch
 
-Watched: TypeAlias = Partition | Lead | FollowerSession
+Watched: TypeAlias = Partition | Lead | ReplicaSession
 """Tells of changes: see their ``watch`` and ``unwatch``."""
 _LAST_ID: Final = 2**31 - 1
 _MOST_WAIT_MS: Final = 300_000
@@ -207,7 +207,7 @@ class _Following(_Fetching):
         self._follower.take(self._asked)
         session = self._follower.session
         if session is not None:
-            session.heard.ms = int(asyncio.get_running_loop().time() * 1000)
+            session.heard_ms = int(asyncio.get_running_loop().time() * 1000)
 
     def look(self, *, wait: bool = True) -> FollowerRound:
         """As that of others."""
@@ -227,7 +227,7 @@ class _Following(_Fetching):
         return found
 
     def _asks_of(self, session: FetchSession) -> list[tuple[Topic, Ask]]:
-        assert isinstance(session, FollowerSession)
+        assert isinstance(session, ReplicaSession)
         self._follower.session = session
         return session.asked()
 

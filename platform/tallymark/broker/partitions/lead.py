@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from tallymark.replication.progress import FollowerFetch, Heard
+from tallymark.replication.progress import FollowerFetch
 from tallymark.replication.truncation import EpochEnd
 
 _READ_COMMITTED = 1
@@ -105,10 +105,6 @@ class Lead(Protocol):
 
     def forget(self, copier: Copier) -> None:
         """The end of :meth:`rest`."""
-        ...
-
-    def silent(self, broker: int, heard: Heard) -> None:
-        """As :meth:`tallymark.replication.leading.Leader.silent`."""
         ...
 
     def wake(self) -> None:

@@ -24,7 +24,7 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.replication.acks import LEAD_LOST, TOO_FEW
 from tallymark.replication.leading import Leader
 from tallymark.replication.model import Assignment, BrokerView, ChangeState, PartitionState
-from tallymark.replication.progress import NEVER, FollowerFetch, Heard
+from tallymark.replication.progress import NEVER, FollowerFetch
 from tallymark.replication.truncation import EpochEnd
 
 log = logging.getLogger(__name__)
@@ -147,10 +147,6 @@ class ReplicatedLead:
     def forget(self, copier: Copier) -> None:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
         self._resting.discard(copier)
-
-    def silent(self, broker: int, heard: Heard) -> None:
-        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
-        self.leader.silent(broker, heard)
 
     def wake(self) -> None:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""

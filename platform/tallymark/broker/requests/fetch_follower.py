@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tallymark.broker.fetch_sessions import FollowerSession
+from tallymark.broker.fetch_sessions import ReplicaSession
 from tallymark.broker.partitions.lead import ReadUntil
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.replicas.throttles import ReplicaThrottles
@@ -42,7 +42,7 @@ class FollowerAsk:
     def __init__(self, state: BrokerState, replica: Replica) -> None:
         self.parted: dict[tuple[Topic, int], EpochEnd] = {}
         self.replica = replica
-        self.session: FollowerSession | None = None
+        self.session: ReplicaSession | None = None
         """The session that the request continues."""
         self._partitions = state.partitions
         self._refused: dict[tuple[Topic, int], KafkaError] = {}
@@ -75,9 +75,9 @@ class FollowerAsk:
         if partition.lead is None:
             told = f"{partition} has no replica on broker {self.replica.id}"
             raise KafkaError(CODES["UNKNOWN_LEADER_EPOCH"], told)
-        session = self.session
-        if session is not None:
-            session.taken((topic, ask.partition), partition.lead)
+        heard = None
+        if self.session is not None:
+            heard = self.session.seat((topic, ask.partition), partition.lead)
         return partition.lead.fetched(
             FollowerFetch(
                 self.replica.id,
@@ -85,7 +85,7 @@ class FollowerAsk:
                 ask.fetch_offset,
                 ask.last_fetched_epoch,
                 ask.log_start_offset,
-                None if session is None else session.heard,
+                heard,
             )
         )
 

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import click
 
-from tallymark.cli.admin.reassign_throttle import in_motion, lifted, limit, limited_topics
 from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.move_limits import in_motion, lifted, limit, limited_topics
 from tallymark.client.admin.moves import Move
 from tallymark.client.admin.results import Results
 from tallymark.errors import TallymarkError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.moves_throttled import MovingReplicas
 from tallymark.replication.rebalancing import rebalanced
+from tallymark.replication.throttle import MovingReplicas
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.output import FAILED, PARTLY, end, json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
@@ -94,7 +94,7 @@ def throttle(rate: int | None, remove: bool, **options: Any) -> None:
             print_line("nothing moves")
             return
         assert rate is not None
-        limit(admin, in_motion(moving), rate)
+        _limit(admin, in_motion(moving), rate)
     print_line(f"{len(moving)} moves: {rate} bytes per second at each broker")
 
 
@@ -177,8 +177,13 @@ def begin(
     elif confirmed(what, dry_run=dry_run, yes=yes):
         with Admin(**take_target(options).client) as admin:
             if throttle is not None:
-                limit(admin, _to_move(admin, moves), throttle)
+                _limit(admin, _to_move(admin, moves), throttle)
             _report(admin.move_partitions(moves), "moves")
+
+
+def _limit(admin: Admin, moves: Mapping[TopicPartition, MovingReplicas], rate: int) -> None:
+    for away in limit(admin, moves, rate):
+        click.echo(f"broker {away} is away: its rate is not set", err=True)
 
 
 def _to_move(admin: Admin, moves: Plan) -> dict[TopicPartition, MovingReplicas]:

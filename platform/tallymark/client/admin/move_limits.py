@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import click
-
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.configs import Change, ConfigResource
 from tallymark.client.admin.moves import Move
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.moves_throttled import MovingReplicas, throttles_for
+from tallymark.replication.throttle import MovingReplicas, throttles_for
 
 _LEADERS: Final = "leader.replication.throttled"
 _FOLLOWERS: Final = "follower.replication.throttled"
@@ -23,13 +21,11 @@ _LISTS: Final = (f"{_LEADERS}.replicas", f"{_FOLLOWERS}.replicas")
 _RATES: Final = (f"{_LEADERS}.rate", f"{_FOLLOWERS}.rate")
 
 
-def limit(admin: Admin, moves: Mapping[TopicPartition, MovingReplicas], rate: int) -> None:
+def limit(admin: Admin, moves: Mapping[TopicPartition, MovingReplicas], rate: int) -> list[int]:
     """Limit these moves to ``rate`` bytes per second, at each broker that sends and at each that
-    copies. Raises the first error; a broker that is away is left out, with a line about it."""
+    copies. Returns the brokers that are away: their rate is not set. Raises the first error."""
     wanted = throttles_for(moves)
     live = {one.id for one in admin.describe_cluster().brokers}
-    for one in sorted(wanted.brokers - live):
-        click.echo(f"broker {one} is away: its rate is not set", err=True)
     changes: dict[ConfigResource, Mapping[str, Change]] = {
         ConfigResource("broker", str(one)): dict.fromkeys(_RATES, str(rate))
         for one in sorted(wanted.brokers & live)
@@ -37,6 +33,7 @@ def limit(admin: Admin, moves: Mapping[TopicPartition, MovingReplicas], rate: in
     for topic, lists in wanted.topics.items():
         changes[ConfigResource("topic", topic)] = dict(zip(_LISTS, lists, strict=True))
     admin.alter_configs(changes).check()
+    return sorted(wanted.brokers - live)
 
 
 def in_motion(moving: Mapping[TopicPartition, Move]) -> dict[TopicPartition, MovingReplicas]:
