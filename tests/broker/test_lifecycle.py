@@ -181,7 +181,9 @@ def committed(wire: WireClient, group: str, topic: str) -> int:
             return answer.topics[0].partitions[0].committed_offset
 
 
-def test_a_cut_log_is_told_by_its_epochs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cut_log_is_detected_by_its_epochs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The flow: five records; the broker dies and a power failure takes the last two; it restarts
     and takes new ones. A reader that had read all five in epoch 0 must learn that epoch 0 ends at
     3, and not read on at 5 as if nothing had happened."""

@@ -60,7 +60,7 @@ class ClusterSecurity(Part):
     sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = ""
     """How clients log in."""
     sasl_username: str = ""
-    """As whom."""
+    """The user name for SASL."""
     sasl_password_file: str = ""
     """File whose first line is the password."""
     sasl_password_env: str = ""

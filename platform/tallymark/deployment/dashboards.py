@@ -102,7 +102,7 @@ class DashboardSettings(Part):
     snapshot_ms: Annotated[int, Field(ge=1000, le=3_600_000)] = 10_000
     """So often the state of clusters, groups and the registry is read in the background."""
     roles: DashboardRoles = DashboardRoles()
-    """Who may look, and who may act."""
+    """The users who may look, and those who may act."""
     proxy: ProxyLogin = ProxyLogin()
     """A proxy whose headers are believed."""
     _scheme: str = PrivateAttr("http")

@@ -20,7 +20,7 @@ class HttpSecurity(Part):
     """PEM file of the authorities that our own clients of the registry trust; empty: the
     system's."""
     username: str = ""
-    """As whom our own clients log in at the registry."""
+    """The user name of our own clients at the registry."""
     password_file: str = ""
     """File whose first line is the password."""
     password_env: str = ""

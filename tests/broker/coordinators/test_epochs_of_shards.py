@@ -102,7 +102,7 @@ def test_when_an_answer_may_leave(
     run(story())
 
 
-def test_an_answer_is_not_told_by_the_end_of_a_log_that_was_cut() -> None:
+def test_an_answer_is_not_released_by_the_end_of_a_log_that_was_cut() -> None:
     """The log's end as it is now is not what the answer was decided from: cut to the high watermark
     it would let everything pass."""
 

@@ -224,7 +224,7 @@ def test_a_session_of_a_follower_is_outside_of_those_of_consumers(
     assert wire.ask(consumers, FETCH_VERSION).error_code == CODES["FETCH_SESSION_ID_NOT_FOUND"]
 
 
-def test_a_session_tells_each_time_where_the_logs_part(
+def test_a_session_returns_each_time_where_the_logs_diverge(
     wire: WireClient, broker: BrokerThread
 ) -> None:
     """KIP-279 takes several rounds. The second one of a session was left out, since high watermark

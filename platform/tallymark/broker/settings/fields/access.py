@@ -64,7 +64,7 @@ class AccessFields(SettingsPart):
     """The largest request of a client that has not logged in yet."""
 
     connection_failed_authentication_delay_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
-    """A client whose log-in failed hears of it so much later."""
+    """A client whose log-in failed gets the error so much later."""
 
     authorizer_enable: bool = False
     """Whether access-control lists are in force (``tallymark acls``). Once they are, a user
