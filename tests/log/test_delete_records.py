@@ -4,8 +4,8 @@ after every kind of crash."""
 from __future__ import annotations
 
 import pytest
+from small_logs import refusal
 
-from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log, LogConfig
 from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
@@ -36,10 +36,6 @@ def filled(batches: int = 20) -> tuple[MemoryFiles, Log]:
 
 def reopen(files: MemoryFiles, *, clean: bool, point: int = 0) -> Log:
     return Log.open(files, FOLDER, CONFIG, clean=clean, now_ms=0, recovery_point=point)
-
-
-def refusal(code: str) -> pytest.RaisesExc[KafkaError]:
-    return pytest.RaisesExc(KafkaError, check=lambda error: error.code == CODES[code])
 
 
 def logs_of(files: MemoryFiles) -> list[int]:

@@ -3,38 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from small_logs import SMALL, batch, fill, new_log, refusal
 
-from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log, LogConfig
-from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.memory_files import MemoryFiles
-
-SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=100, retention_ms=-1)
-
-
-def batch(
-    *timestamps: int, size: int = 10, compression: str = "none", **producer: int
-) -> bytearray:
-    records = [(None, b"v" * size, (), timestamp) for timestamp in timestamps]
-    return bytearray(encode_batch(records, compression=compression, **producer))
-
-
-def new_log(config: LogConfig = SMALL, files: MemoryFiles | None = None) -> Log:
-    files = files or MemoryFiles()
-    files.make_dirs("/d/orders-0")
-    files.sync_dir("/")
-    files.sync_dir("/d")
-    return Log.open(files, "/d/orders-0", config, clean=False, now_ms=0)
-
-
-def fill(log: Log, batches: int, per_batch: int = 3) -> None:
-    for number in range(batches):
-        first = number * per_batch
-        log.append(batch(*range(first, first + per_batch)), now_ms=0, leader_epoch=-1)
-
-
-def refusal(code: str) -> pytest.RaisesExc[KafkaError]:
-    return pytest.RaisesExc(KafkaError, check=lambda error: error.code == CODES[code])
 
 
 def test_a_repeated_batch_gets_its_first_offsets() -> None:

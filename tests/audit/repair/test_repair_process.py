@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collected_store import collected_store
 from eventually import eventually
 
 from tallymark.client import Admin, Producer, SimpleConsumer
@@ -28,8 +29,7 @@ from tallymark.protocol.murmur2 import partition_of
 from tallymark.protocol.records.batch import Record
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.repair.plan_file import VERSION
-from tallymark_audit.service import CollectorService
-from tallymark_audit.store import Store, open_store
+from tallymark_audit.store import Store
 from tallymark_audit.store.reading import queries
 
 pytestmark = pytest.mark.process
@@ -68,14 +68,8 @@ def deployment(brokers: dict[str, str], tmp_path: Path) -> Deployment:
 
 @pytest.fixture
 def store(deployment: Deployment) -> Iterator[Store]:
-    with ExitStack() as stack:
-        opened = stack.enter_context(open_store(deployment.audit_store))
-        services = [CollectorService(deployment, name) for name in NAMES]
-        for service in services:
-            stack.callback(service.close)
+    with collected_store(deployment, NAMES) as opened:
         yield opened
-        for service in services:
-            service.check()
 
 
 def records(servers: str, topic: str, partitions: int) -> list[tuple[int, Record]]:

@@ -45,11 +45,6 @@ def topic(broker: BrokerThread) -> str:
     return name
 
 
-@pytest.fixture
-def group() -> str:
-    return f"g-{uuid.uuid4().hex[:8]}"
-
-
 def produce(broker: BrokerThread, topic: str, numbers: Sequence[int]) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in numbers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,6 @@ from group_wire import (
     heartbeat,
     join,
     join_request,
-    settings,
     stable,
     sync,
 )
@@ -34,8 +32,6 @@ from tallymark.protocol.messages import (
     JoinGroupRequestProtocol,
     LeaveGroupRequest,
     ListGroupsRequest,
-    MetadataRequest,
-    MetadataRequestTopic,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -51,24 +47,6 @@ from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 
 INVALID = CODES["INVALID_REQUEST"]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
-    with BrokerThread(tmp_path_factory.mktemp("data"), **settings()) as running:
-        yield running
-
-
-@pytest.fixture
-def wire(broker: BrokerThread) -> Iterator[WireClient]:
-    with connect(broker) as client:
-        client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
-        yield client
-
-
-@pytest.fixture
-def group() -> str:
-    return f"g-{uuid.uuid4().hex[:8]}"
 
 
 # --- who may

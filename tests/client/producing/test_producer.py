@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from eventually import eventually
+from scripted_producer import quick_producer
 
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.producer import Producer
@@ -37,21 +38,9 @@ def broker() -> Iterator[ScriptedBroker]:
         yield running
 
 
-def producer(broker: ScriptedBroker, **settings: Any) -> Producer:
-    quick: dict[str, Any] = {
-        "audit": False,
-        "stamp": True,
-        "linger_ms": 1,
-        "retry_backoff_ms": 20,
-        "request_timeout_ms": 2000,
-        "server": "srv",
-    }
-    return Producer(bootstrap_servers=broker.address, **(quick | settings))
-
-
 def one_record_batches(broker: ScriptedBroker, **settings: Any) -> Producer:
     """Every record is a batch of its own, so that order and retries show."""
-    return producer(broker, **({"batch_size": 1} | settings))
+    return quick_producer(broker, **({"batch_size": 1} | settings))
 
 
 def numbers(count: int) -> list[bytes]:
@@ -59,7 +48,7 @@ def numbers(count: int) -> list[bytes]:
 
 
 def test_what_is_sent_arrives_and_the_delivery_says_where(broker: ScriptedBroker) -> None:
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         before = time.time_ns() // 1_000_000
         deliveries = [p.send("t", value, key=b"k", headers=[("h", b"1")]) for value in numbers(50)]
         found = [delivery.result(5) for delivery in deliveries]
@@ -75,7 +64,7 @@ def test_what_is_sent_arrives_and_the_delivery_says_where(broker: ScriptedBroker
 
 
 def test_given_timestamps_are_kept(broker: ScriptedBroker) -> None:
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         assert p.send("t", b"x", timestamp=1234).result(5).timestamp == 1234
         with pytest.raises(ValueError, match="-1 is not milliseconds"):
             p.send("t", b"x", timestamp=-1)
@@ -83,11 +72,11 @@ def test_given_timestamps_are_kept(broker: ScriptedBroker) -> None:
 
 
 def test_internal_topics_and_mirrors_are_not_stamped(broker: ScriptedBroker) -> None:
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         p.send("_internal", b"x").result(5)
     assert broker.log("_internal").records()[0].headers == ()
     original = ((STAMP_HEADER, b"as it was"), ("h", None))
-    with producer(broker, stamp=False) as p:
+    with quick_producer(broker, stamp=False) as p:
         p.send("t", b"x", headers=original).result(5)
     assert broker.log("t").records()[0].headers == original
 
@@ -95,7 +84,7 @@ def test_internal_topics_and_mirrors_are_not_stamped(broker: ScriptedBroker) -> 
 def test_a_record_read_elsewhere_and_sent_on_gets_a_stamp_of_its_own(
     broker: ScriptedBroker,
 ) -> None:
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         p.send("t", b"x", headers=[(STAMP_HEADER, b"somebody else's"), ("h", b"1")]).result(5)
     headers = broker.log("t").records()[0].headers
     assert [name for name, _ in headers] == ["h", STAMP_HEADER]
@@ -103,7 +92,7 @@ def test_a_record_read_elsewhere_and_sent_on_gets_a_stamp_of_its_own(
 
 
 def test_nulls_are_kept(broker: ScriptedBroker) -> None:
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         p.send("t").result(5)
         p.send("t", b"", key=b"").result(5)
     assert [(r.key, r.value) for r in broker.log("t").records()] == [(None, None), (b"", b"")]
@@ -112,7 +101,7 @@ def test_nulls_are_kept(broker: ScriptedBroker) -> None:
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec(broker: ScriptedBroker, codec: str) -> None:
     values = [b"the same thing again and again " * 10] * 30
-    with producer(broker, compression_type=codec) as p:
+    with quick_producer(broker, compression_type=codec) as p:
         for value in values:
             p.send("t", value)
     assert broker.values("t") == values
@@ -120,7 +109,7 @@ def test_every_codec(broker: ScriptedBroker, codec: str) -> None:
 
 
 def test_encoders_see_the_topic(broker: ScriptedBroker) -> None:
-    with producer(
+    with quick_producer(
         broker,
         value_encoder=lambda topic, value: f"{topic}:{value}".encode(),
         key_encoder=lambda topic, key: str(key).encode(),
@@ -131,7 +120,7 @@ def test_encoders_see_the_topic(broker: ScriptedBroker) -> None:
 
 
 def test_what_is_no_bytes_is_refused_with_a_hint(broker: ScriptedBroker) -> None:
-    with producer(broker) as p, pytest.raises(TypeError, match="value_encoder"):
+    with quick_producer(broker) as p, pytest.raises(TypeError, match="value_encoder"):
         p.send("t", "text")
 
 
@@ -140,13 +129,13 @@ def test_what_is_no_bytes_is_refused_with_a_hint(broker: ScriptedBroker) -> None
 
 def test_partitions_are_chosen_by_key_by_number_or_by_the_users_rule() -> None:
     with ScriptedBroker({"t": 8}) as broker:
-        with producer(broker) as p:
+        with quick_producer(broker) as p:
             for number in range(40):
                 p.send("t", b"v", key=b"key %d" % number)
             assert p.send("t", b"x", partition=5).result(5).partition == 5
             with pytest.raises(KafkaError, match="has 8 partitions"):
                 p.send("t", b"x", partition=8)
-        with producer(broker, partitioner=lambda topic, key, numbers: numbers[-1]) as p:
+        with quick_producer(broker, partitioner=lambda topic, key, numbers: numbers[-1]) as p:
             assert p.send("t", b"x", key=b"k").result(5).partition == 7
         keys = [{r.key for r in broker.log("t", n).records() if r.key} for n in range(8)]
         assert sum(len(one) for one in keys) == 41  # no key in two partitions
@@ -155,14 +144,14 @@ def test_partitions_are_chosen_by_key_by_number_or_by_the_users_rule() -> None:
 
 def test_records_without_key_are_spread(broker: ScriptedBroker) -> None:
     broker.create("wide", 4)
-    with producer(broker, batch_size=500) as p:
+    with quick_producer(broker, batch_size=500) as p:
         for _ in range(400):
             p.send("wide", bytes(50))
     assert all(broker.values("wide", number) for number in range(4))
 
 
 def test_new_partitions_are_found(broker: ScriptedBroker) -> None:
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         p.send("t", b"x").result(5)
         broker.create("t", 3)
         assert p.send("t", b"x", partition=2).result(5).partition == 2
@@ -270,7 +259,7 @@ def test_a_broker_that_forgets_an_answer_is_asked_again(broker: ScriptedBroker) 
 
 
 def test_a_broker_that_comes_back_is_found(broker: ScriptedBroker) -> None:
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         p.send("t", b"0").result(5)
         broker.stop()
         delivery = p.send("t", b"1")
@@ -281,7 +270,7 @@ def test_a_broker_that_comes_back_is_found(broker: ScriptedBroker) -> None:
 
 
 def test_no_producer_id_is_an_error_with_a_name(broker: ScriptedBroker) -> None:
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         broker.script(ApiKey.INIT_PRODUCER_ID, Refuse(CODES["CLUSTER_AUTHORIZATION_FAILED"]))
         with pytest.raises(KafkaError, match="CLUSTER_AUTHORIZATION_FAILED"):
             p.send("t", b"0").result(5)
@@ -292,7 +281,7 @@ def test_brokers_that_are_too_old_are_named() -> None:
     served = dict(ADVERTISED) | {ApiKey.PRODUCE: (0, 2)}
     with (
         ScriptedBroker({"t": 1}, served=served) as broker,
-        producer(broker) as p,
+        quick_producer(broker) as p,
         pytest.raises(KafkaError, match=r"older than Kafka 0\.11"),
     ):
         p.send("t", b"x").result(5)
@@ -302,7 +291,7 @@ def test_brokers_that_are_too_old_are_named() -> None:
 
 
 def test_what_was_never_sent_fails_after_the_delivery_timeout(broker: ScriptedBroker) -> None:
-    with producer(broker, delivery_timeout_ms=1_500) as p:
+    with quick_producer(broker, delivery_timeout_ms=1_500) as p:
         p.send("t", b"0").result(5)
         broker.stop()
         late = r"1 record for t-0 not delivered in 1\.5 s.*refused"
@@ -314,7 +303,10 @@ def test_what_was_never_sent_fails_after_the_delivery_timeout(broker: ScriptedBr
 def test_a_dead_bootstrap_is_named_by_send(broker: ScriptedBroker) -> None:
     broker.stop()
     refused = f"{broker.address}: connect failed: refused"
-    with producer(broker, max_block_ms=1_000) as p, pytest.raises(TimedOutError, match=refused):
+    with (
+        quick_producer(broker, max_block_ms=1_000) as p,
+        pytest.raises(TimedOutError, match=refused),
+    ):
         p.send("t", b"1")
     broker.start()
 
@@ -324,7 +316,7 @@ def test_an_unknown_topic_that_nobody_makes_is_named() -> None:
     come, though the ones before had told the reason."""
     with (
         ScriptedBroker({"t": 1}, auto_create=0) as broker,
-        producer(broker, max_block_ms=1000) as p,
+        quick_producer(broker, max_block_ms=1000) as p,
     ):
         p.send("t", b"0").result(20)
         broker.script(ApiKey.METADATA, Serve(), Late(3))
@@ -333,14 +325,14 @@ def test_an_unknown_topic_that_nobody_makes_is_named() -> None:
 
 
 def test_an_impossible_topic_is_refused_at_once(broker: ScriptedBroker) -> None:
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         broker.script(ApiKey.METADATA, Refuse(CODES["INVALID_TOPIC_EXCEPTION"]))
         with pytest.raises(KafkaError, match="topic a b: INVALID_TOPIC"):
             p.send("a b", b"x")
 
 
 def test_a_full_buffer_holds_senders_back(broker: ScriptedBroker) -> None:
-    with producer(broker, batch_size=1000, buffer_memory=3000, max_block_ms=1_000) as p:
+    with quick_producer(broker, batch_size=1000, buffer_memory=3000, max_block_ms=1_000) as p:
         p.send("t", b"0").result(20)
         broker.script(ApiKey.PRODUCE, Late(3))
 
@@ -366,7 +358,7 @@ def test_callbacks_get_metadata_or_error_and_may_fail(
     def fail(*_: Any) -> None:
         raise ValueError("a bug of the user")
 
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         p.send("t", b"0", on_delivery=fail)
         p.send("t", b"1", on_delivery=lambda *result: seen.append(result)).result(5)
         broker.script(ApiKey.PRODUCE, Refuse(CODES["INVALID_RECORD"]))
@@ -392,7 +384,7 @@ def test_a_callback_may_send_but_not_wait(broker: ScriptedBroker) -> None:
             outcome.append(caught)
         done.set()
 
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         p.send("t", b"0", on_delivery=again)
         assert done.wait(5)
     assert broker.values("t") == [b"0", b"from a callback"]
@@ -400,7 +392,7 @@ def test_a_callback_may_send_but_not_wait(broker: ScriptedBroker) -> None:
 
 
 def test_flush_sends_what_lingers(broker: ScriptedBroker) -> None:
-    with producer(broker, linger_ms=60_000) as p:
+    with quick_producer(broker, linger_ms=60_000) as p:
         delivery = p.send("t", b"0")
         p.flush(5)
         assert delivery.done()
@@ -408,7 +400,7 @@ def test_flush_sends_what_lingers(broker: ScriptedBroker) -> None:
 
 
 def test_flush_can_time_out_and_loses_nothing(broker: ScriptedBroker) -> None:
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         p.send("t", b"0").result(5)
         broker.script(ApiKey.PRODUCE, Late(0.3))
         delivery = p.send("t", b"1")
@@ -419,7 +411,7 @@ def test_flush_can_time_out_and_loses_nothing(broker: ScriptedBroker) -> None:
 
 def test_close_delivers_what_is_pending_and_ends_everything(broker: ScriptedBroker) -> None:
     threads = threading.active_count()
-    p = producer(broker, linger_ms=60_000)
+    p = quick_producer(broker, linger_ms=60_000)
     deliveries = [p.send("t", value) for value in numbers(10)]
     p.close()
     p.close()
@@ -433,7 +425,7 @@ def test_close_delivers_what_is_pending_and_ends_everything(broker: ScriptedBrok
 
 
 def test_close_gives_up_after_its_deadline_and_says_so(broker: ScriptedBroker) -> None:
-    p = producer(broker)
+    p = quick_producer(broker)
     p.send("t", b"0").result(5)
     broker.stop()
     delivery = p.send("t", b"1")
@@ -448,7 +440,7 @@ def test_an_error_in_a_with_block_is_not_hidden_by_the_close(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     def work() -> None:
-        with producer(broker, delivery_timeout_ms=1_500) as p:
+        with quick_producer(broker, delivery_timeout_ms=1_500) as p:
             p.send("t", b"0").result(5)
             broker.stop()
             p.send("t", b"1")
@@ -460,7 +452,7 @@ def test_an_error_in_a_with_block_is_not_hidden_by_the_close(
 
 
 def test_senders_that_race_with_close_are_served_or_refused(broker: ScriptedBroker) -> None:
-    p = producer(broker)
+    p = quick_producer(broker)
     p.send("t", b"first").result(5)
     accepted: list[Any] = []
 
@@ -483,7 +475,7 @@ def test_senders_that_race_with_close_are_served_or_refused(broker: ScriptedBrok
 
 
 def test_acks_0_asks_for_no_answer(broker: ScriptedBroker) -> None:
-    with producer(broker, acks=0) as p:
+    with quick_producer(broker, acks=0) as p:
         found = [p.send("t", value).result(5) for value in numbers(5)]
         assert {m.offset for m in found} == {-1}
     eventually(lambda: len(broker.values("t")) >= 5)
@@ -497,13 +489,13 @@ def test_a_coroutine_can_await_its_delivery(broker: ScriptedBroker) -> None:
     async def _send(p: Producer) -> RecordMetadata:
         return await p.send("t", b"x")
 
-    with producer(broker) as p:
+    with quick_producer(broker) as p:
         assert sorted(asyncio.run(work(p))) == [0, 1, 2]
 
 
 def test_many_threads_many_partitions(broker: ScriptedBroker) -> None:
     broker.create("wide", 5)
-    with producer(broker, batch_size=300) as p:
+    with quick_producer(broker, batch_size=300) as p:
 
         def send(thread: int) -> None:
             for number in range(100):
@@ -556,6 +548,6 @@ def test_settings_that_cannot_be_are_user_errors(settings: dict[str, Any]) -> No
 def test_nothing_is_said_about_a_quiet_life(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO), producer(broker) as p:
+    with caplog.at_level(logging.INFO), quick_producer(broker) as p:
         p.send("t", b"x").result(5)
     assert caplog.text == ""

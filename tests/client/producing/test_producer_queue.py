@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from scripted_producer import quick_producer
 
 from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.delivery import Delivery
@@ -32,18 +33,6 @@ TOO_LARGE = Refuse(CODES["MESSAGE_TOO_LARGE"])
 def broker() -> Iterator[ScriptedBroker]:
     with ScriptedBroker({"t": 1}) as running:
         yield running
-
-
-def producer(broker: ScriptedBroker, **settings: Any) -> Producer:
-    quick: dict[str, Any] = {
-        "audit": False,
-        "stamp": True,
-        "linger_ms": 1,
-        "retry_backoff_ms": 20,
-        "request_timeout_ms": 2000,
-        "server": "srv",
-    }
-    return Producer(bootstrap_servers=broker.address, **(quick | settings))
 
 
 def numbers(count: int) -> list[bytes]:
@@ -92,7 +81,7 @@ class Watcher(QueueInterceptor):
 
 def test_every_stage_is_passed_in_order(broker: ScriptedBroker) -> None:
     watcher = Watcher()
-    with producer(broker, interceptors=[watcher], batch_size=1) as p:
+    with quick_producer(broker, interceptors=[watcher], batch_size=1) as p:
         broker.script(ApiKey.PRODUCE, Refuse(6), Serve(), Refuse(CODES["INVALID_RECORD"]))
         p.send("t", b"a").result(5)
         with pytest.raises(RecordDroppedError):
@@ -116,7 +105,7 @@ def test_every_stage_is_passed_in_order(broker: ScriptedBroker) -> None:
 
 def test_an_event_handler_hears_of_everything(broker: ScriptedBroker) -> None:
     events: list[QueueEvent] = []
-    with producer(broker, event_handler=events.append, linger_ms=60_000) as p:
+    with quick_producer(broker, event_handler=events.append, linger_ms=60_000) as p:
         broker.script(ApiKey.PRODUCE, HangUp())
         for value in numbers(3):
             p.send("t", value)
@@ -140,7 +129,7 @@ def test_what_a_stage_raises_is_counted_and_changes_nothing(
         def acknowledged(self, batch: QueuedBatch, base_offset: int) -> None:
             raise ValueError("a bug of the user")
 
-    with producer(broker, interceptors=[Broken()], batch_size=1) as p:
+    with quick_producer(broker, interceptors=[Broken()], batch_size=1) as p:
         for value in numbers(3):
             p.send("t", value).result(5)
         assert p.interceptor_errors == 3
@@ -154,7 +143,7 @@ def test_a_gate_that_raises_keeps_the_record_out(broker: ScriptedBroker) -> None
         def before_enqueue(self, record: OutgoingRecord) -> OutgoingRecord | None:
             raise PermissionError("not today")
 
-    with producer(broker, interceptors=[Gate()]) as p, pytest.raises(PermissionError):
+    with quick_producer(broker, interceptors=[Gate()]) as p, pytest.raises(PermissionError):
         p.send("t", b"x")
     assert broker.values("t") == []
 
@@ -194,7 +183,7 @@ class Tallies:
 def test_a_batch_that_is_too_large_goes_in_halves(broker: ScriptedBroker) -> None:
     """The topic takes smaller messages than our batch_size: the records are not to blame."""
     tallies = Tallies()
-    with producer(broker, interceptors=[tallies], batch_num_messages=8) as p:
+    with quick_producer(broker, interceptors=[tallies], batch_num_messages=8) as p:
         p.send("t", b"first").result(5)
         broker.script(ApiKey.PRODUCE, TOO_LARGE, TOO_LARGE)
         deliveries = [p.send("t", value, key=b"k", headers=[("h", b"")]) for value in numbers(20)]
@@ -215,7 +204,7 @@ def test_a_batch_that_is_too_large_goes_in_halves(broker: ScriptedBroker) -> Non
 
 
 def test_the_one_record_that_is_too_large_fails_alone(broker: ScriptedBroker) -> None:
-    with producer(broker, batch_num_messages=4) as p:
+    with quick_producer(broker, batch_num_messages=4) as p:
         p.send("t", b"first").result(5)
         # all four, the first two, the first; then the rest is served
         broker.script(ApiKey.PRODUCE, TOO_LARGE, TOO_LARGE, TOO_LARGE)
@@ -236,7 +225,7 @@ def test_the_one_record_that_is_too_large_fails_alone(broker: ScriptedBroker) ->
 
 def test_a_full_buffer_fails_at_once_or_drops_and_counts(broker: ScriptedBroker) -> None:
     small: dict[str, Any] = {"batch_size": 1000, "buffer_memory": 3000}
-    with producer(broker, on_buffer_full="fail", **small) as p:
+    with quick_producer(broker, on_buffer_full="fail", **small) as p:
         p.send("t", b"0").result(5)
         broker.script(ApiKey.PRODUCE, Late(0.3))
 
@@ -250,7 +239,7 @@ def test_a_full_buffer_fails_at_once_or_drops_and_counts(broker: ScriptedBroker)
         p.send("t", b"again").result(5)
         assert p.dropped == 0
     events: list[QueueEvent] = []
-    with producer(broker, on_buffer_full="drop", event_handler=events.append, **small) as p:
+    with quick_producer(broker, on_buffer_full="drop", event_handler=events.append, **small) as p:
         p.send("t", b"0").result(5)
         broker.script(ApiKey.PRODUCE, Late(0.3))
         called: list[Any] = []
@@ -291,7 +280,7 @@ def test_names_of_other_clients_are_translated(name: str, meant: str) -> None:
 
 @pytest.mark.parametrize(("codec", "level"), [("gzip", 9), ("zstd", 19), ("zstd", -3)])
 def test_compression_levels(broker: ScriptedBroker, codec: str, level: int) -> None:
-    with producer(broker, compression_type=codec, compression_level=level) as p:
+    with quick_producer(broker, compression_type=codec, compression_level=level) as p:
         p.send_many("t", [b"again and again " * 20] * 20).result(5)
     assert broker.values("t") == [b"again and again " * 20] * 20
     assert {batch.header.codec for batch in broker.log("t").batches} == {codec}
@@ -300,7 +289,7 @@ def test_compression_levels(broker: ScriptedBroker, codec: str, level: int) -> N
 def test_metrics_say_what_was_done(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING), producer(broker, batch_size=1) as p:
+    with caplog.at_level(logging.WARNING), quick_producer(broker, batch_size=1) as p:
         broker.script(ApiKey.PRODUCE, Refuse(6))
         for value in numbers(5):
             p.send("t", value).result(5)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collected_store import collected_store
 from eventually import eventually
 from sqlalchemy import select
 
@@ -28,8 +29,7 @@ from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.proof.drill.faults import at_rest
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
-from tallymark_audit.service import CollectorService
-from tallymark_audit.store import Store, open_store
+from tallymark_audit.store import Store
 from tallymark_audit.store.judged.verdicts import COLLECTOR
 from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.store.schema.tables import verdicts
@@ -76,14 +76,8 @@ def deployment(brokers: dict[str, BrokerThread], tmp_path: Path) -> Deployment:
 
 @pytest.fixture
 def store(deployment: Deployment) -> Iterator[Store]:
-    with ExitStack() as stack:
-        opened = stack.enter_context(open_store(deployment.audit_store))
-        services = [CollectorService(deployment, name) for name in NAMES]
-        for service in services:
-            stack.callback(service.close)
+    with collected_store(deployment, NAMES) as opened:
         yield opened
-        for service in services:
-            service.check()
 
 
 def fill(deployment: Deployment) -> int:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from tallymark.client.producing.delivery import ProduceResult
+from tallymark.client.producing.delivery import ProduceResult, settle
 from tallymark.errors import KafkaError, TimedOutError
 
 log: Final = logging.getLogger(__name__)
@@ -112,15 +112,7 @@ class BatchDelivery:
         """The same as a :class:`concurrent.futures.Future`."""
         future: Future[BatchMetadata] = Future()
 
-        def settle(_: BatchDelivery) -> None:
-            error = self.exception()
-            if future.set_running_or_notify_cancel():
-                if error is None:
-                    future.set_result(self.result())
-                else:
-                    future.set_exception(error)
-
-        self.add_done_callback(settle)
+        self.add_done_callback(lambda ended: settle(future, ended))
         return future
 
     def __await__(self) -> Generator[Any, None, BatchMetadata]:

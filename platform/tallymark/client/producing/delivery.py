@@ -13,9 +13,12 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 log: Final = logging.getLogger(__name__)
+
+MetadataT = TypeVar("MetadataT")
+MetadataT_co = TypeVar("MetadataT_co", covariant=True)
 
 
 class RecordMetadata(NamedTuple):
@@ -197,15 +200,7 @@ class Delivery:
         """The same as a :class:`concurrent.futures.Future`."""
         future: Future[RecordMetadata] = Future()
 
-        def settle(_: Delivery) -> None:
-            error = self.exception()
-            if future.set_running_or_notify_cancel():
-                if error is None:
-                    future.set_result(self.result())
-                else:
-                    future.set_exception(error)
-
-        self.add_done_callback(settle)
+        self.add_done_callback(lambda ended: settle(future, ended))
         return future
 
     @property
@@ -246,6 +241,24 @@ class Delivery:
                 raise TimeoutError(f"the record is still under way after {timeout:g} s")
             result, index = result.of(index)
         return result, index
+
+
+class Ended(Protocol[MetadataT_co]):
+    """A delivery, of one record or of many, that has ended."""
+
+    def exception(self) -> Exception | None: ...
+
+    def result(self) -> MetadataT_co: ...
+
+
+def settle(future: Future[MetadataT], ended: Ended[MetadataT]) -> None:
+    """Give the future the outcome of a delivery; nothing if the future was cancelled."""
+    error = ended.exception()
+    if future.set_running_or_notify_cancel():
+        if error is None:
+            future.set_result(ended.result())
+        else:
+            future.set_exception(error)
 
 
 def failed_delivery(topic: str, error: Exception) -> Delivery:
