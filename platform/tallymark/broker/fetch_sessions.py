@@ -89,8 +89,8 @@ class FetchSession:
         self, found: Iterable[tuple[Topic, Found]], diverging: Container[Key] = ()
     ) -> list[tuple[Topic, Found]]:
         """The partitions that a response must contain; remembers them as sent. ``diverging``: those
-        of followers that are told where their logs part, changed or not. A partition whose
-        records are sent moves to the end of the order, so that the next response begins with
+        of readers that are told where logs part, or where to read, changed or not. A partition
+        whose records are sent moves to the end of the order, so that the next response begins with
         others."""
         changed: list[tuple[Topic, Found]] = []
         for topic, each in found:

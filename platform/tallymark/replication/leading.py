@@ -158,6 +158,10 @@ class Leader:
             self._advance()
         return None
 
+    def copies(self, offset: int) -> Mapping[int, int]:
+        """Followers in the ISR that have ``offset``, and where their logs end."""
+        return {one.broker: one.end for one in self._followers.values() if one.has(offset)}
+
     def appended(self, end: int, exposed: int | None = None) -> None:
         """The own log ends at ``end``. With flush.before.expose ``exposed`` is the end of what is
         flushed: no more of it counts for the high watermark."""
@@ -187,8 +191,6 @@ class Leader:
         for one in self._followers.values():
             one.stale_epoch = NEVER_STALE
         self.tick(now_ms)
-
-    # --- the state node
 
     def wish(self) -> ChangeState | None:
         """The change of the ISR that is due now. It is taken for sent: the next one is returned
@@ -251,8 +253,6 @@ class Leader:
         self._asked = self._unsettled = frozenset()  # of older versions: too late to be written
         self._members_changed()
         self.tick(now_ms)
-
-    # --- for people
 
     def lagging(self) -> list[Lag]:
         """The replicas that are not in sync now, or not in the ISR."""

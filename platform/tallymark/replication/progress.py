@@ -110,6 +110,11 @@ class Progress:
         had_all = self.end >= self.leader_end > UNKNOWN_END
         return had_all and now_ms - self.asked_ms <= lag_ms
 
+    def has(self, offset: int) -> bool:
+        """A consumer can read on at ``offset`` there. Only of members of the ISR, who are live: one
+        that is behind might never catch up with a reader that comes back to it."""
+        return self.member and self.live and 0 <= self.log_start <= offset <= self.end
+
     def is_another(self, broker_epoch: int) -> None:
         """The broker registered again: what is known of its log is of another one (KIP-903)."""
         self.broker_epoch = broker_epoch

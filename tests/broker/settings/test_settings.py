@@ -119,3 +119,10 @@ def test_a_deployment_says_everything_about_a_broker(tmp_path: Path) -> None:
     assert settings.zookeeper_connect == "127.0.0.1:2222/dc1"
     assert settings.zookeeper_session_timeout_ms == 5000
     assert settings.log_segment_bytes == 4096
+
+
+def test_a_selector_of_replicas_is_one_that_there_is() -> None:
+    known = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    assert parse({"replica.selector.class": known}).replica_selector_class == known
+    with pytest.raises(UserError, match=r"replica\.selector\.class"):
+        parse({"replica.selector.class": "com.example.Mine"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -61,9 +62,15 @@ class BrokersInMemory:
     def create(self, name: str, replicas: int = 3, **configs: object) -> None:
         """A topic of one partition; returns when all its replicas are in sync."""
         texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        running = [one for one, broker in self.brokers.items() if broker.broker]
+        for one in running:  # one that has not heard of the others yet would refuse
+            eventually(partial(self._knows, one, len(running)))
         with Admin(bootstrap_servers=self.any_address) as admin:
             assert admin.create_topic(name, 1, texts, replication_factor=replicas)
         eventually(lambda: len(self.state(name).isr) == replicas)
+
+    def _knows(self, node_id: int, count: int) -> bool:
+        return len(self.running(node_id).image.brokers) >= count
 
     @property
     def any_address(self) -> str:

@@ -8,7 +8,7 @@ Served 4-16.
 * v7 fetch sessions (KIP-227): :mod:`tallymark.broker.fetch_sessions`
 * v9 leader epochs fence stale readers (KIP-320)
 * v10 zstd; below it a batch of zstd is UNSUPPORTED_COMPRESSION_TYPE (KIP-110)
-* v11 the reader's rack is read and ignored: there is one replica
+* v11 the reader's rack (KIP-392): :mod:`tallymark.broker.requests.fetch_near`
 * v12 flexible; a reader that sends the epoch of its last record gets the offset at which that
   epoch diverges from the log (KIP-595)
 * v13 topic ids (KIP-516)
@@ -36,6 +36,7 @@ from tallymark.broker.partitions.lead import Lead
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.requests.cluster_action import require_cluster_action
 from tallymark.broker.requests.fetch_follower import FIRST_VERSION, FollowerAsk, FollowerRound
+from tallymark.broker.requests.fetch_near import NearRound, with_followed
 from tallymark.broker.requests.fetch_response import (
     error_response,
     refused_response,
@@ -67,7 +68,8 @@ def handle(
     """Answer at once if there is enough, an error or nothing to wait for; else park."""
     request = read_fetch(body, header.api_version)
     if request.replica.id < 0:
-        fetching = _Fetching(state, header, connection, request)
+        kind = _Near if request.rack else _Fetching
+        fetching = kind(state, header, connection, request)
     elif header.api_version < FIRST_VERSION:
         return refused_response(header, request, CODES["UNSUPPORTED_VERSION"])
     else:
@@ -148,7 +150,7 @@ class _Fetching:
         self._count(found)
         session, changed = self._session, found.found
         if session is not None:
-            changed = session.changes(changed, found.diverging)
+            changed = session.changes(changed, found.to_tell)
         elif self._new_id:
             state, version = self._state, self._header.api_version
             session = self._sessions.open(self._request, version, state.now_ms(), self._new_id)
@@ -181,6 +183,19 @@ class _Fetching:
                 self._sent(wanted.found, length_of(each))
             if each.error_code:
                 self._state.metrics.api(ApiKey.FETCH).failed(each.error_code)
+
+
+class _Near(_Fetching):
+    """A request of a consumer that names its rack: it may be sent to a follower, and may read from
+    this broker where that is one."""
+
+    def look(self, *, wait: bool = True) -> NearRound:
+        """As that of others."""
+        found = resolve(self._state, self._connection, self._asked)
+        wanted = self._wanted = with_followed(self._state.partitions, found)
+        self.watched = [each.found for each in wanted if isinstance(each.found, Partition)]
+        version, listener = self._header.api_version, self._connection.listener
+        return NearRound(self._state, self._request, version, wanted, listener, wait)
 
 
 class _Following(_Fetching):

@@ -6,6 +6,7 @@ one replica has none.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Protocol
 
@@ -74,6 +75,10 @@ class Lead(Protocol):
 
     def read_elsewhere(self) -> None:
         """A consumer was sent to a follower."""
+        ...
+
+    def copies(self, offset: int) -> Mapping[int, int]:
+        """As :meth:`tallymark.replication.leading.Leader.copies`."""
         ...
 
     def check_enough(self) -> None:

@@ -112,6 +112,10 @@ class ReplicatedLead:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
         self._elsewhere_until_ms = self._now_ms() + _ELSEWHERE_MS
 
+    def copies(self, offset: int) -> Mapping[int, int]:
+        """See :class:`~tallymark.broker.partitions.lead.Lead`."""
+        return self.leader.copies(offset)
+
     def fetched(self, fetch: FollowerFetch) -> EpochEnd | None:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
         if self.is_over:

@@ -33,7 +33,7 @@ def response_of(
 ) -> bytes | Payload:
     """The whole frame of a response. Rare forms are encoded by the general codec."""
     committed = request.isolation_level == _READ_COMMITTED
-    if found.diverging or found.leaders:
+    if found.diverging or found.leaders or found.preferred:
         return _joined(_with_tags(header, session_id, topics, found, committed, throttle_ms))
     return _joined(
         write_fetched(
@@ -106,6 +106,7 @@ def _partition(
         last_stable_offset=each.last_stable_offset,
         log_start_offset=each.log_start_offset,
         diverging_epoch=found.diverging.get(place, FetchResponseEpochEndOffset()),
+        preferred_read_replica=found.preferred.get(place, -1),
         current_leader=found.leaders.get(place, FetchResponseLeader()),
         aborted_transactions=() if committed else None,
         # A slice of a file stands for its bytes until they are written to the socket.

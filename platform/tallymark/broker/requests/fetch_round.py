@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
 from tallymark.broker.partitions.lead import ReadUntil
@@ -74,6 +75,8 @@ class FetchRound:
 
     bound: ReadUntil = _COMMITTED
     """How far it reads."""
+    preferred: Mapping[tuple[Topic, int], int] = MappingProxyType({})
+    """The replicas to which readers are sent."""
 
     def __init__(
         self,
@@ -111,6 +114,11 @@ class FetchRound:
             self.found.append((item.topic, found))
         if size >= request.min_bytes:
             self.complete = True
+
+    @property
+    def to_tell(self) -> Collection[tuple[Topic, int]]:
+        """The partitions that a session's response must contain, changed or not."""
+        return self.diverging
 
     def _read(self, item: FetchPartition, room: int, *, first: bool) -> Found:
         partition, ask = item.found, item.ask

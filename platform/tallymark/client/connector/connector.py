@@ -60,6 +60,7 @@ class ConsumerConnector(ClosedByWith):
     * ``auto_offset_reset``: where to begin a partition without a stored offset: "smallest" (its
       start), "largest" (its end), "none" (OffsetOutOfRangeError). ``out_of_range``: the same, for a
       stored offset that the log does not have (any more); default: as ``auto_offset_reset``.
+    * ``client_rack``: read from a replica in that rack where there is one (KIP-392).
     * ``isolation``: "read_committed" leaves out what transactions aborted or have not ended.
 
     With brokers as coordinator (times in ms):
@@ -318,6 +319,7 @@ def _link(
             bootstrap_servers=None if looks_up else servers,
             zookeeper_connect=settings.zookeeper_connect if looks_up else None,
             client_id=settings.client_id,
+            client_rack=settings.client_rack,
             check_crcs=settings.check_crcs,
             request_timeout_ms=settings.request_timeout_ms,
             isolation=settings.isolation,

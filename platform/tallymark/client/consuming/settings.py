@@ -52,6 +52,7 @@ class ConsumerOptions(SecuritySettings, total=False):
     bootstrap_servers: str | Sequence[str] | None
     coordinator: Where | None
     client_id: str
+    client_rack: str
     consumer_id: str | None
     enable_auto_commit: bool
     auto_commit_interval_ms: int
@@ -109,6 +110,7 @@ class ConsumerSettings:
     bootstrap_servers: str | Sequence[str] | None = None
     coordinator: Where | None = None
     client_id: str = "tallymark"
+    client_rack: str = ""
     consumer_id: str | None = None
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5000

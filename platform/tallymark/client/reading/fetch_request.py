@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from tallymark.client.core.metadata import Metadata
 from tallymark.client.reading.fetched import Fetched, FetchSpec
@@ -29,6 +30,7 @@ from tallymark.protocol.schema import ZERO_UUID, Buffer
 
 _NAMES_UNTIL: Final = 12
 """Later versions name topics by id."""
+_RACKS: Final = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,14 @@ class FetchLimits:
 
 
 def build_request(
-    specs: Sequence[FetchSpec], limits: FetchLimits, stream: BrokerConnection, metadata: Metadata
+    specs: Sequence[FetchSpec],
+    limits: FetchLimits,
+    stream: BrokerConnection,
+    metadata: Metadata,
+    rack: str = "",
 ) -> tuple[int, FetchRequest]:
-    """(version, request). KafkaError UNSUPPORTED_VERSION when the broker is too old."""
+    """(version, request); ``rack`` is the client's. KafkaError UNSUPPORTED_VERSION when the broker
+    is too old."""
     topics: dict[str, list[FetchRequestPartition]] = {}
     for spec in specs:
         leader = metadata.leader(spec.topic, spec.partition)
@@ -69,7 +76,14 @@ def build_request(
             FetchRequestTopic(topic=name, topic_id=metadata.topic_id(name), partitions=parts)
             for name, parts in topics.items()
         ),
+        rack_id=rack if version >= _RACKS else "",
     )
+
+
+def names_in(specs: Sequence[FetchSpec], metadata: Metadata) -> Callable[[str, UUID], str]:
+    """The name of a topic in an answer about ``specs``, from its name or id there; "" for none."""
+    names = {metadata.topic_id(spec.topic): spec.topic for spec in specs}
+    return lambda name, topic_id: name or names.get(topic_id, "")
 
 
 def read_response(
@@ -80,10 +94,10 @@ def read_response(
     source: str,
 ) -> dict[FetchSpec, Fetched | KafkaError]:
     """What the broker at ``source`` says of each position."""
-    names = {metadata.topic_id(spec.topic): spec.topic for spec in specs}
+    name_of = names_in(specs, metadata)
     found: dict[tuple[str, int], FetchResponsePartition] = {}
     for topic in response.responses:
-        name = topic.topic or names.get(topic.topic_id, "")
+        name = name_of(topic.topic, topic.topic_id)
         found.update({(name, part.partition_index): part for part in topic.partitions})
     outcomes: dict[FetchSpec, Fetched | KafkaError] = {}
     for spec in specs:

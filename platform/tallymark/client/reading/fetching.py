@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from time import monotonic
 from typing import Final, TypeAlias
 
 from tallymark.client.core.cluster import RETRY_BACKOFF, Cluster
 from tallymark.client.metrics import Metrics
-from tallymark.client.reading.fetch_request import FetchLimits, build_request, read_response
+from tallymark.client.reading.fetch_request import (
+    FetchLimits,
+    build_request,
+    names_in,
+    read_response,
+)
 from tallymark.client.reading.fetched import Fetched, FetchSpec
+from tallymark.client.reading.nearer import NearReplicas
 from tallymark.client.reading.truncation import TruncationCheck
 from tallymark.errors import CODES, AuthenticationError, ConnectError, KafkaError, TallymarkError
 from tallymark.net.addresses import Address
+from tallymark.protocol.topic_partition import TopicPartition
 
 Outcome: TypeAlias = Fetched | KafkaError
 
@@ -28,8 +36,10 @@ _MOST_LATE: Final = 32
 class Fetcher:
     """Fetches for one client. Lives in its event loop."""
 
-    def __init__(self, cluster: Cluster, check_crcs: bool) -> None:
+    def __init__(self, cluster: Cluster, check_crcs: bool, rack: str = "") -> None:
         self._cluster = cluster
+        self._rack = rack
+        self._near = NearReplicas(monotonic)
         self._check_crcs = check_crcs
         self._truncation = TruncationCheck(cluster)
         self._late: dict[_Key, asyncio.Task[list[Outcome]]] = {}
@@ -110,7 +120,7 @@ class Fetcher:
         outcomes: dict[int, Outcome] = {}
         by_leader: dict[Address, list[int]] = {}
         for index, spec in enumerate(specs):
-            address = self._cluster.leader_address(spec.topic, spec.partition)
+            address = self._address(spec)
             if address is None:
                 outcomes[index] = self._no_leader(spec)
             else:
@@ -138,35 +148,85 @@ class Fetcher:
             code = CODES[name]
         return KafkaError(code, where)
 
+    def _address(self, spec: FetchSpec) -> Address | None:
+        """Where to read: a follower that the leader has named, or the leader."""
+        near = None
+        if self._rack:
+            near = self._near.address((spec.topic, spec.partition), self._cluster.metadata)
+        return near or self._cluster.leader_address(spec.topic, spec.partition)
+
     async def from_leader(
         self, address: Address, specs: Sequence[FetchSpec], limits: FetchLimits
     ) -> list[Outcome]:
-        """One request to one leader; one outcome per spec. Raises AuthenticationError."""
+        """One request to one leader, or to a follower that it has named; one outcome per spec.
+        Raises AuthenticationError."""
+        if not self._rack:
+            return (await self._from(address, specs, limits))[0]
+        leads = [self._cluster.leader_address(one.topic, one.partition) == address for one in specs]
+        outcomes, sent = await self._from(address, specs, limits, leads)
+        for index, spec in enumerate(specs):
+            if not leads[index] and isinstance(outcomes[index], KafkaError):
+                self._near.forget((spec.topic, spec.partition))
+                outcomes[index] = _of_follower(outcomes[index], spec)
+        elsewhere: dict[Address, list[int]] = {}
+        for index, spec in enumerate(specs):
+            there = self._address(spec) if (spec.topic, spec.partition) in sent else None
+            if there is not None and there != address:
+                elsewhere.setdefault(there, []).append(index)
+        for there, indices in elsewhere.items():
+            found = await self.from_leader(there, [specs[i] for i in indices], limits)
+            for index, outcome in zip(indices, found, strict=True):
+                outcomes[index] = outcome
+        return outcomes
+
+    async def _from(
+        self,
+        address: Address,
+        specs: Sequence[FetchSpec],
+        limits: FetchLimits,
+        leads: Sequence[bool] = (),
+    ) -> tuple[list[Outcome], set[TopicPartition]]:
+        """What the broker at ``address`` says, and which partitions it wants to be read elsewhere.
+        ``leads``: for which specs it is the leader; () for all."""
+        followed = {one for one, lead in zip(specs, leads, strict=False) if not lead}
+        led = [one for one in specs if one not in followed] if followed else specs
         try:
             stream = await self._cluster.connections.get(address)
             connection = self._cluster.connections.generation(address)
-            problems = await self._truncation.check(address, stream, connection, specs)
+            problems = await self._truncation.check(address, stream, connection, led)
             good = [spec for spec in specs if (spec.topic, spec.partition) not in problems]
             fetched: dict[FetchSpec, Outcome] = {}
+            sent: set[TopicPartition] = set()
             # As they are now: what is learned while the request travels is not about its answer.
             epochs = {spec: self._truncation.leader_epoch(spec) for spec in good}
             if good:
-                version, request = build_request(good, limits, stream, self._cluster.metadata)
+                metadata = self._cluster.metadata
+                version, request = build_request(good, limits, stream, metadata, self._rack)
                 timeout = limits.max_wait_ms / 1000 + self._cluster.request_timeout
                 response = await stream.request(request, version, timeout=timeout)
-                fetched = read_response(
-                    good, response, self._cluster.metadata, self._check_crcs, str(address)
-                )
+                fetched = read_response(good, response, metadata, self._check_crcs, str(address))
+                if self._rack:
+                    sent = self._near.take(response, names_in(good, metadata))
             for spec, outcome in fetched.items():
                 if isinstance(outcome, Fetched):
                     if self._cluster.metrics is not None:
                         _measure(self._cluster.metrics, outcome)
-                    self._truncation.trust(spec, outcome.next_offset, epochs[spec], connection)
-            return [problems.get((spec.topic, spec.partition)) or fetched[spec] for spec in specs]
+                    if spec not in followed:
+                        self._truncation.trust(spec, outcome.next_offset, epochs[spec], connection)
+            found = [problems.get((spec.topic, spec.partition)) or fetched[spec] for spec in specs]
+            return found, sent
         except AuthenticationError:
             raise
         except (ConnectError, KafkaError) as error:
-            return [_as_kafka(error, spec) for spec in specs]
+            return [_as_kafka(error, spec) for spec in specs], set()
+
+
+def _of_follower(outcome: Outcome, spec: FetchSpec) -> Outcome:
+    """An offset that a follower does not have may be in the log all the same: the leader says."""
+    if isinstance(outcome, KafkaError) and outcome.name == "OFFSET_OUT_OF_RANGE":
+        at = spec.offset
+        return Fetched(spec.topic, spec.partition, at, -1, -1, (), at, spec.last_epoch)
+    return outcome
 
 
 async def _fair_wait(tasks: Sequence[asyncio.Task[list[Outcome]]], limits: FetchLimits) -> None:

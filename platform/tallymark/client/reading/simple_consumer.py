@@ -42,6 +42,8 @@ class SimpleConsumer(ClosedByWith):
     fetch instead. ``compiled_reads``, for processes that read millions of messages: those of
     different sizes are read by loops that numba compiles (extra ``fast``; without it nothing
     changes). That needs 140 MB, and holds for the whole process.
+    With ``client_rack`` it reads from a replica in that rack where the cluster has one that is in
+    sync (``replica.selector.class`` of its brokers), and from the leader when that fails.
     ``metrics`` is called with what is measured (:mod:`tallymark.client.metrics`).
     """
 
@@ -56,6 +58,7 @@ class SimpleConsumer(ClosedByWith):
         request_timeout_ms: float = 30000,
         isolation: Isolation = "read_uncommitted",
         metrics: Metrics | None = None,
+        client_rack: str = "",
         **security: Unpack[SecuritySettings],
     ) -> None:
         bootstrap = Bootstrap.of(
@@ -72,7 +75,7 @@ class SimpleConsumer(ClosedByWith):
             bootstrap, client_id, request_timeout=self._timeout, metrics=metrics
         )
         self._isolation = isolation_level(isolation)
-        self._fetcher = Fetcher(self._cluster, check_crcs)
+        self._fetcher = Fetcher(self._cluster, check_crcs, client_rack)
         self._ready = ReadyFetcher(self._cluster, self._fetcher)
         self._io = IoThread(f"consumer {client_id}")
 

@@ -86,7 +86,7 @@ class Replica(NamedTuple):
 
 
 class PlainFetch(NamedTuple):
-    """A Fetch request."""
+    """A Fetch request. ``rack`` is that of a consumer, "" for none (from v11 on)."""
 
     max_wait_ms: int
     min_bytes: int
@@ -97,6 +97,7 @@ class PlainFetch(NamedTuple):
     topics: list[tuple[Topic, list[Ask]]]
     forgotten: list[tuple[Topic, tuple[int, ...]]]
     replica: Replica = Replica()
+    rack: str = ""
 
 
 class Found(NamedTuple):
@@ -215,8 +216,9 @@ def _read(body: memoryview, version: int) -> PlainFetch:
             pos += 4 * number
             if flexible:
                 pos = skip_tags(body, pos)
+    rack = ""
     if version >= 11:
-        _, pos = read_string(body, pos, flexible)
+        rack, pos = read_string(body, pos, flexible)
     if flexible and body[pos] != 0:
         replica = _replica(body, pos, replica)
     return PlainFetch(
@@ -229,6 +231,7 @@ def _read(body: memoryview, version: int) -> PlainFetch:
         topics,
         forgotten,
         replica,
+        rack,
     )
 
 

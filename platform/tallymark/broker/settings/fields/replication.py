@@ -5,12 +5,22 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tallymark.broker.settings.fields.part import Positive, SettingsPart
 
 _INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
+
+
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
+
+
+def _selector(text: str) -> str:
+    if text not in ("", RACK_AWARE, _LEADER):
+        raise ValueError(f"must be {RACK_AWARE}, {_LEADER} or empty")
+    return text
 
 
 class ReplicationFields(SettingsPart):
@@ -55,6 +65,11 @@ class ReplicationFields(SettingsPart):
     """Bytes per second that this broker copies at most of the replicas that
     ``follower.replication.throttled.replicas`` of their topics names, while they are out of sync.
     Default: no limit. Has an effect only on partitions with several replicas."""
+
+    replica_selector_class: Annotated[str, AfterValidator(_selector)] = ""
+    """Which replica a consumer that names its rack (``client.rack``) reads from:
+    ``org.apache.kafka.common.replica.RackAwareReplicaSelector``: one in its rack (``broker.rack``)
+    that is in sync; empty: the leader. Has an effect only on partitions with several replicas."""
 
     replica_lag_time_max_ms: Positive = 30_000
     """A follower that did not have all of its leader's records for so long leaves the in-sync
