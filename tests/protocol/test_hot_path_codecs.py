@@ -88,6 +88,7 @@ def plain_fetch(request: FetchRequest, version: int) -> Any:
         (request.replica_id, -1)
         if version < 15
         else (request.replica_state.replica_id, request.replica_state.replica_epoch),
+        request.rack_id,
     )
 
 
