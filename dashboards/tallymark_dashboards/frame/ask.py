@@ -20,7 +20,8 @@ from tallymark_dashboards.frame.time_range import SHOWN, TimeRange
 LONGEST_VALUE: Final = 300
 MOST_PAGES: Final = 100_000
 MOST_VALUES: Final = 40
-_NUMBER: Final = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
+LEFT_OUT: Final = "it is left out"
 
 
 class Paging(NamedTuple):
@@ -54,25 +55,43 @@ class Ask:
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         """A whole number from ``least`` to ``most``; the nearest of them if it is beyond."""
+        found = self.number_if(name, least, most, f"{default:,} is taken")
+        return default if found is None else found
+
+    def number_if(self, name: str, least: int, most: int, instead: str = LEFT_OUT) -> int | None:
+        """The same; None: there is none, or it is none. ``instead``: what the page does then."""
         said = self.text(name)
         if not said:
-            return default
+            return None
         if _NUMBER.fullmatch(said) is None:
-            return self._instead(f"{name}={said[:SHOWN]} is no number", default)
+            self._note(f"{name}={said[:SHOWN]} is no number: {instead}")
+            return None
         asked = int(said)
         if not least <= asked <= most:
             beyond = f"below {least:,}" if asked < least else f"more than {most:,}"
-            return self._instead(f"{name}={asked:,} is {beyond}", min(max(asked, least), most))
+            taken = min(max(asked, least), most)
+            self._note(f"{name}={_cut(f'{asked:,}')} is {beyond}: {taken:,} is taken")
+            return taken
         return asked
+
+    @property
+    def page_asked(self) -> int:
+        """The page of a list that the address names, whether there is one or not; nothing is
+        noted: :meth:`paging` does."""
+        said = self.text("page")
+        number = int(said) if _NUMBER.fullmatch(said) else 1
+        return min(max(number, 1), MOST_PAGES)
 
     def paging(self, count: int, rows: int) -> Paging:
         """The page that ``page`` names of a list of ``count`` rows, so many ``rows`` on each; the
         last one if it is beyond."""
         pages = max(1, -(-count // rows))
-        number = self.number("page", 1, 1, MOST_PAGES)
-        if number > pages:
-            self._note(f"there is no page {number:,}: page {pages:,} is shown")
+        if self.page_asked > pages:
+            asked = _cut(f"{int(self.text('page')):,}")
+            self._note(f"there is no page {asked}: page {pages:,} is shown")
             number = pages
+        else:
+            number = self.number("page", 1, 1, pages)
         return Paging(number, pages, (number - 1) * rows)
 
     def one_of(self, name: str, choices: Sequence[str], default: str) -> str:
@@ -81,13 +100,13 @@ class Ask:
         if not said or said in choices:
             return said or default
         known = ", ".join(one for one in choices if one)
-        taken = f"{default} is taken" if default else "it is left out"
+        taken = f"{default} is taken" if default else LEFT_OUT
         self._note(f"{name}={said[:SHOWN]} is none of {known}: {taken}")
         return default
 
-    def moment(self, name: str) -> int | None:
+    def moment(self, name: str, instead: str = LEFT_OUT) -> int | None:
         """A time (ms): a number of ms, ISO 8601 or "10m" for ten minutes ago. None: there is none,
-        or it is none."""
+        or it is none. ``instead``: what the page does then."""
         said = self.text(name)
         if not said:
             return None
@@ -96,13 +115,9 @@ class Ask:
         except UserError:
             at = -1
         if not 0 <= at <= LARGEST:
-            self._note(f"{name}={said[:SHOWN]} is no time: it is left out")
+            self._note(f"{name}={said[:SHOWN]} is no time: {instead}")
             return None
         return at
-
-    def _instead(self, said: str, taken: int) -> int:
-        self._note(f"{said}: {taken:,} is taken")
-        return taken
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -123,8 +138,14 @@ def bounded(pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, str], list[str]
         if len(name) > LONGEST_VALUE or len(value) > LONGEST_VALUE:
             text = f"{name[:SHOWN]} is longer than {LONGEST_VALUE} characters: it is cut"
             notes.append(text)
+        if name in query:
+            notes.append(f"{_cut(name)} is in the address more than once: the first is taken")
         query.setdefault(_storable(name[:LONGEST_VALUE]), _storable(value[:LONGEST_VALUE]))
     return query, notes
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _storable(text: str) -> str:

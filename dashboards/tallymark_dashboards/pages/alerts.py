@@ -32,9 +32,10 @@ def alerts(ask: Ask) -> Page:
     now = WhichAlerts(statuses=("firing", "pending"))
     holding = sorted(map(alert_row, alert_log(connection, now, HOLDING)), key=_urgent)
     status = ask.one_of("status", ("", *STATUSES), "")
+    rules = alert_rules(connection)
     which = WhichAlerts(
         statuses=(status,) if status else (),
-        rule=ask.text("rule"),
+        rule=ask.one_of("rule", ("", *rules), ""),
         start=ask.range.start,
         end=ask.range.end,
     )
@@ -52,7 +53,7 @@ def alerts(ask: Ask) -> Page:
         "status": status,
         "rule": which.rule,
         "statuses": tuple(STATUSES),
-        "rules": alert_rules(connection),
+        "rules": rules,
         "paused": until if until > ask.now else 0,
         "pauses": decision_page(connection, DecisionsAsked(actions=("pause", "resume")), PAUSES),
         "host": webhook_host(ask),

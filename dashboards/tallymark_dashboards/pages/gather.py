@@ -19,7 +19,7 @@ from tallymark_audit.store.reading.incidents import (
 )
 from tallymark_audit.store.reading.queries import skewed_clocks
 from tallymark_audit.store.schema.rows import Row
-from tallymark_dashboards.frame.ask import MOST_PAGES, Ask, Paging
+from tallymark_dashboards.frame.ask import Ask, Paging
 from tallymark_dashboards.view.clock import Clock
 from tallymark_dashboards.view.incidents.incident_rows import (
     ALARMING,
@@ -90,7 +90,7 @@ def worst_page(
 ) -> tuple[worst.TopicPage, Paging]:
     """The page of topics that is asked for, the worst of the period first: the last one if it is
     beyond. How many there are is known only once one was read."""
-    asked = (ask.number("page", 1, 1, MOST_PAGES) - 1) * rows
+    asked = (ask.page_asked - 1) * rows
     found = worst.worst(ask.connection, start, end, rows, asked, find)
     paging = ask.paging(found.topics, rows)
     if paging.skip != asked:

@@ -61,9 +61,8 @@ def groups(ask: Ask) -> Page:
         if status in ("", group.status) and find.lower() in group.group.lower()
     ]
     found.sort(key=_worst_first)
-    pages = max(1, -(-len(found) // GROUPS))
-    number = ask.number("page", 1, 1, pages)
-    shown = found[(number - 1) * GROUPS : number * GROUPS]
+    paging = ask.paging(len(found), GROUPS)
+    shown = found[paging.skip : paging.skip + GROUPS]
     chosen = [one for one in snapshots.clusters if cluster in ("", one.name)]
     stopped = sum(counts[one] for one in _BAD)
     values = {
@@ -75,8 +74,8 @@ def groups(ask: Ask) -> Page:
         "cluster": cluster,
         "clusters": names,
         "status": status,
-        "number": number,
-        "pages": pages,
+        "number": paging.number,
+        "pages": paging.pages,
         "stale": stale_of(chosen, ask.now),
         "read": any(one.groups.at or one.zookeeper.at for one in chosen),
         "left_out": [f"{one.name}: {one.left_out}" for one in chosen if one.left_out],
@@ -101,15 +100,14 @@ def group(ask: Ask) -> Page:
     if found is None:
         return _no_group(snapshots, place, name)
     partitions = sorted(found.partitions, key=_worst_partition)
-    pages = max(1, -(-len(partitions) // PARTITIONS))
-    number = ask.number("page", 1, 1, pages)
+    paging = ask.paging(len(partitions), PARTITIONS)
     course = snapshots.course_of(cluster, name)
     values = {
         "cluster": cluster,
         "group": found,
-        "partitions": partitions[(number - 1) * PARTITIONS : number * PARTITIONS],
-        "number": number,
-        "pages": pages,
+        "partitions": partitions[paging.skip : paging.skip + PARTITIONS],
+        "number": paging.number,
+        "pages": paging.pages,
         "members": found.members[:MEMBERS],
         "more_members": max(0, len(found.members) - MEMBERS),
         "client_of": {one.member_id: one.client_id or one.member_id for one in found.members},

@@ -14,7 +14,7 @@ from tallymark.errors import TallymarkError
 from tallymark.serialization.errors import RegistryError, SerializationError
 from tallymark.serialization.frame import KEY_HEADER, MAGIC, VALUE_HEADER, schema_before
 from tallymark.serialization.serializers import AvroDecoder
-from tallymark_dashboards.frame.ask import Ask
+from tallymark_dashboards.frame.ask import LEFT_OUT, Ask
 from tallymark_dashboards.frame.context import Context
 from tallymark_dashboards.frame.missing import Near, missing, nearest
 from tallymark_dashboards.frame.page import Page
@@ -30,6 +30,7 @@ HEADERS: Final = 50
 DECODING_S: Final = 3.0
 """For all messages of a page; after that the rest are shown as they are."""
 MAX_OFFSET: Final = 2**62
+NEWEST: Final = "the newest messages are shown"
 CHARACTERS: Final = 100_000
 """Of all values of a page."""
 
@@ -76,11 +77,12 @@ def messages(ask: Ask) -> Page:
 def _wanted(ask: Ask, cluster: str, topic: str) -> Wanted:
     partition = ask.number("partition", 0, 0, 2**31 - 1)
     count = ask.number("count", COUNTS[0], 1, COUNTS[-1])
-    if ask.text("offset"):
-        offset = ask.number("offset", -1, 0, MAX_OFFSET)
-        if offset >= 0:
-            return Wanted(cluster, topic, partition, offset, count=count)
-    return Wanted(cluster, topic, partition, time=ask.moment("time"), count=count)
+    offset = ask.number_if("offset", 0, MAX_OFFSET, NEWEST)
+    at = ask.moment("time", NEWEST if offset is None else LEFT_OUT)
+    if offset is not None and at is not None:
+        ask.notes.append("an offset and a time are asked for: the offset is taken")
+        at = None
+    return Wanted(cluster, topic, partition, offset, at, count)
 
 
 def _choice(ask: Ask, state: ClusterState) -> dict[str, Any]:

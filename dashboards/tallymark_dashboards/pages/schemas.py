@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tallymark_dashboards.frame.ask import Ask
+from tallymark_dashboards.frame.ask import LEFT_OUT, Ask
 from tallymark_dashboards.frame.missing import Near, missing, nearest
 from tallymark_dashboards.frame.page import Page
 from tallymark_dashboards.frame.registry import page
@@ -46,16 +46,15 @@ def schemas(ask: Ask) -> Page:
     subjects = registry.subjects.value
     find = ask.text("q")
     found = [one for name, one in sorted(subjects.items()) if find.lower() in name.lower()]
-    pages = max(1, -(-len(found) // SUBJECTS))
-    number = ask.number("page", 1, 1, pages)
+    paging = ask.paging(len(found), SUBJECTS)
     values = {
-        "rows": found[(number - 1) * SUBJECTS : number * SUBJECTS],
+        "rows": found[paging.skip : paging.skip + SUBJECTS],
         "found": len(found),
         "known": len(subjects),
         "q": find,
         "registry": registry,
-        "number": number,
-        "pages": pages,
+        "number": paging.number,
+        "pages": paging.pages,
         "stale": stale_parts("Schema registry", [("subjects", registry.subjects)], ask.now),
     }
     return Page("Schemas", "pages/schemas.html", values, "warn" if values["stale"] else "")
@@ -141,7 +140,9 @@ def _compared(
 ) -> dict[str, Any]:
     """What differs from the version before, or from the one asked for."""
     numbers = [one.version for one in subject.versions]
-    against = ask.number("against", before[0] if before else 0, 0, 2**31 - 1)
+    earlier = before[0] if before else 0
+    instead = f"version {earlier} is taken" if earlier else LEFT_OUT
+    against = ask.number_if("against", 1, 2**31 - 1, instead) or earlier
     other = next((one for one in subject.versions if one.version == against), None)
     if other is None or other is shown:
         said = f"There is no version {against}." if against and against not in numbers else ""

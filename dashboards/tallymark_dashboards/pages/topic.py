@@ -177,16 +177,15 @@ def _windows(ask: Ask, way: _Way, edge: str) -> dict[str, Any]:
     states = states or ([state] if state else [])
     mine = [one for place, one in way.sums.items() if not edge or place[0] == edge]
     count = reading.number_of_windows(mine, states)
-    pages = max(1, -(-count // WINDOWS))
-    number = ask.number("page", 1, 1, pages)
+    paging = ask.paging(count, WINDOWS)
     edges = [edge] if edge else sorted({place[0] for place in way.sums})
     which = reading.WhichWindows(way.names, ask.range.start, ask.range.end, edges, states)
-    rows = reading.windows_of_topic(ask.connection, which, (number - 1) * WINDOWS, WINDOWS)
+    rows = reading.windows_of_topic(ask.connection, which, paging.skip, WINDOWS)
     return {
         "windows": [shown_verdict(row) for row in rows],
         "count": count,
-        "at": number,
-        "pages": pages,
+        "at": paging.number,
+        "pages": paging.pages,
         "state": state,
         "chosen": states,
         "states": STATES,

@@ -36,12 +36,15 @@ def window(ask: Ask) -> Page:
     """What is known of one window: the verdicts, both sides of every run, what happened, and what
     can be done."""
     edge, topic, said = ask.text("edge"), ask.text("topic"), ask.text("window")
-    start = _start_of(ask, edge, topic, said)
-    if start is None:
+    named = _start_of(ask, edge, topic, said)
+    if named is None:
         return _unknown(ask, edge, topic, ask.now, said)
+    at, start = named
     found = window_evidence.evidence(ask.connection, edge, topic, start, CELLS)
     if not found.verdicts:
-        return _unknown(ask, edge, topic, start, utc(start))
+        return _unknown(ask, edge, topic, start, utc(at))
+    if start != at:
+        ask.notes.append(f"{utc(at)} is in the window that starts at {utc(start)}: it is shown")
     evidence = window_evidence.shown_evidence(found)
     now = evidence.verdicts[0]
     hop = _hop(ask, edge)
@@ -102,22 +105,20 @@ def _hop(ask: Ask, name: str) -> Edge:
     return window_evidence.edge_of(all_edges(ask.connection, ask.context.deployment), name)
 
 
-def _start_of(ask: Ask, edge: str, topic: str, said: str) -> int | None:
-    """The start of the window (ms): a number of ms, or a time in it; None: no window is meant."""
+def _start_of(ask: Ask, edge: str, topic: str, said: str) -> tuple[int, int] | None:
+    """What the address names (ms), a start or a time in the window, and the start of the window;
+    None: no window is meant."""
     if _NUMBER.fullmatch(said):
         at = int(said)
         if abs(at) > LARGEST:
             return None
     else:
-        found = ask.moment("window")
+        found = ask.moment("window", "none is shown")
         if found is None:
             return None
         at = found
     length = ask.context.deployment.audit.window_ms
-    start = window_at(ask.connection, edge, topic, at, length)
-    if start != at:
-        ask.notes.append(f"{utc(at)} is in the window that starts at {utc(start)}: it is shown")
-    return start
+    return at, window_at(ask.connection, edge, topic, at, length)
 
 
 def _unknown(ask: Ask, edge: str, topic: str, at: int, said: str) -> Page:
