@@ -45,7 +45,8 @@
       const text = zone === "UTC" ? utc : clock ? short(here, today) : `${here.date}T${here.time}${here.offset}`;
       if (one.textContent !== text) one.textContent = text;
       if (one.hasAttribute("data-ago")) {
-        const said = ago(Math.floor((now - moment.getTime()) / 1000));
+        // With spaces at which no line breaks: it stays together.
+        const said = ago(Math.floor((now - moment.getTime()) / 1000)).replaceAll(" ", "\u00a0");
         if (one.dataset.said !== said) one.dataset.said = said;
       }
     }

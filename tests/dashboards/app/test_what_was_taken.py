@@ -1,5 +1,7 @@
-"""Nonsense in any parameter of any page is said on the page, with what was taken instead. No list of
-parameters is kept here: pages are asked, and what they read of their address is what is tried."""
+"""Nonsense in any parameter of any page is said on the page, with what was taken instead.
+
+No list of parameters is kept here: pages are asked, and what they read of their address is tried.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from looking import (
 )
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 from prepared_store import Prepared
-from screenshots import addresses, served_new
+from screenshots import addresses, served, served_new
 
 from tallymark_dashboards.frame.registry import PAGES
 from tallymark_dashboards.pages import load_pages
@@ -32,6 +32,7 @@ WIDTHS = (360, 768, 1100, 1280, 3840)
 """A phone, a tablet, a small window, a laptop, a wall."""
 NAMES = [*PAGES, "missing", "unknown path"]
 MOST_TABS = 60
+LEFTS = "all => all.map(one => Math.round(one.getBoundingClientRect().left))"
 Site = tuple[str, Prepared]
 
 
@@ -103,6 +104,22 @@ def test_a_new_installation_fits_and_can_be_read(tab: Page) -> None:
             for path in ("/", "/wall", "/topic"):
                 tab.goto(url + path, wait_until="load")
                 assert serious_findings(tab) == [], path
+
+
+def test_a_stopped_collector_and_long_names_fit(tab: Page) -> None:
+    """On the wall "unknown since 14:30:00Z" stood out of its box, and a row with a long name had
+    a clock of its own. Only there, and in the banner of all pages, the page differs by it."""
+    with served(stopped="dc2", hostile=True, hours=8) as (url, _):
+        for path in ("/wall", "/", "/heatmap"):
+            tab.goto(url + path, wait_until="load")
+            for width in WIDTHS:
+                tab.set_viewport_size(ViewportSize(width=width, height=900))
+                assert wider_than_the_page(tab) == [], (path, width)
+                assert broken_words(tab) == [], (path, width)
+                assert wider_than_their_box(tab) == [], (path, width)
+                for strips in (".strips .strip", "#topics .plain .strip"):
+                    lefts = tab.locator(strips).evaluate_all(LEFTS)
+                    assert len(set(lefts)) <= 1, (path, width)
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="there is no axe-core (deploy/ensure-axe)")

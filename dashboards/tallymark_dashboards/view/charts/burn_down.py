@@ -14,6 +14,7 @@ from typing import Any, Final
 from tallymark_audit.model.time_format import duration
 from tallymark_dashboards.view.charts.plot import (
     LEFT,
+    WIDTH,
     Plot,
     axes_of_values,
     label,
@@ -51,12 +52,11 @@ def points(history: Iterable[Mapping[str, Any]], window_end: int) -> list[Left]:
     return sorted(found, key=lambda one: one.after)
 
 
-def burn_down(found: Sequence[Left], settle_ms: int = 0) -> str:
-    """The chart as SVG; empty with fewer than two points. ``settle_ms``: how long the window was
-    waited for, 0: not known."""
+def burn_down(found: Sequence[Left]) -> str:
+    """The chart as SVG; empty with fewer than two points."""
     if len(found) < 2:
         return ""
-    last = max(found[-1].after, settle_ms, 10_000) * 1.3
+    last = max(found[-1].after, 10_000) * 1.3
     plot = plot_of(0, 1_000_000, (one.absent for one in found), height=150)
 
     def at(after: float) -> float:
@@ -69,10 +69,6 @@ def burn_down(found: Sequence[Left], settle_ms: int = 0) -> str:
         path += f"H{at(following):.1f}"
     said = f"Messages that were not there: {found[0].absent:,} at first, {found[-1].absent:,} now"
     parts = [*axes_of_values(plot, lambda value: f"{value:,.0f}"), *_ticks(plot, at, last)]
-    if settle_ms:
-        x = at(settle_ms)
-        parts.append(f'<line class="settle" x1="{x:.1f}" x2="{x:.1f}" y1="10" y2="{plot.foot}"/>')
-        parts.append(label(x + 4, 22, f"settled after {duration(settle_ms)}", "start", "name"))
     return picture(plot, "burn-down", said, [*parts, f'<path class="absent" d="{path}"/>'])
 
 
@@ -82,7 +78,8 @@ def _ticks(plot: Plot, at: Any, last: float) -> list[str]:
     for seconds in MARKS:
         if 1000 * seconds < last:
             x = at(1000 * seconds)
-            parts.append(label(x, foot + 18, f"+{duration(1000 * seconds)}"))
+            anchor = "end" if x > WIDTH - 60 else "middle"
+            parts.append(label(x, foot + 18, f"+{duration(1000 * seconds)}", anchor))
             parts.append(
                 f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{foot}" y2="{foot + 5}"/>'
             )

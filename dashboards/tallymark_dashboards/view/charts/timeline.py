@@ -23,8 +23,8 @@ LEFT: Final = 130
 RIGHT: Final = 30
 LANE: Final = 34
 TOP: Final = 12
-FOOT: Final = 46
-AXIS: Final = 6
+FOOT: Final = 50
+AXIS: Final = 10
 """So far the axis is below the last lane: the lengths of gaps stand between."""
 LABEL: Final = 76
 """What a time of day takes on the axis."""

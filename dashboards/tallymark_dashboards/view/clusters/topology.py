@@ -7,12 +7,14 @@ into each other) do not count, and are drawn below.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Final
 
 from tallymark.untrusted import escaped
+from tallymark_dashboards.view.clusters.arrow_texts import Box, Spot, beside, placed
 from tallymark_dashboards.view.names import short
 
 BOX: Final = (190, 62)
@@ -72,9 +74,16 @@ def drawing(nodes: Sequence[Node], arrows: Sequence[Arrow], label: str) -> str:
     back = any(_leads_back(at, one) for one in arrows)
     height = 2 * _EDGE + rows * (BOX[1] + GAP[1]) + (28 if back else 0)
     corners = _corners(at, rows)
-    drawn = [_arrow(corners, at, one, height) for one in arrows if _known(at, one)]
+    known = [one for one in arrows if _known(at, one)]
+    crowd = Counter(one.source for one in known if not _leads_back(at, one))
+    drawn = [_arrow(corners, at, one, height, crowd) for one in known]
     # All lines before all texts: no line leads through the text of another one.
-    lines, texts = "".join(line for line, _ in drawn), "".join(text for _, text in drawn)
+    taken: list[Box] = []
+    texts = "".join(
+        f"{_begun(one)}{placed(spots, one.text, taken)}</g>"
+        for one, (_, spots) in zip(known, drawn, strict=True)
+    )
+    lines = "".join(line for line, _ in drawn)
     boxes = [_box(corners[one.name], one) for one in nodes]
     said = escape(escaped(label))
     return (
@@ -155,14 +164,15 @@ def _arrow(
     at: Mapping[str, tuple[int, int]],
     one: Arrow,
     height: int,
-) -> tuple[str, str]:
-    """The line and the text beside it."""
+    crowd: Counter[str],
+) -> tuple[str, list[Spot]]:
+    """The line, and where its text may stand."""
     (sx, sy), (tx, ty) = corners[one.source], corners[one.target]
     if _leads_back(at, one):
         x1, y1, x2, y2 = sx + BOX[0] / 2, sy + BOX[1], tx + BOX[0] / 2, ty + BOX[1]
         low = height - _EDGE
         path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {low} {x2:.0f} {low} {x2:.0f} {y2:.0f}"
-        tx_mid, ty_mid = (x1 + x2) / 2, low - 4.0
+        spots = [Spot((x1 + x2) / 2, low - 4.0, "middle")]
     else:
         x1, y1, x2, y2 = sx + BOX[0], sy + BOX[1] / 2, tx, ty + BOX[1] / 2
         half = (x2 - x1) / 2
@@ -170,16 +180,13 @@ def _arrow(
             f"M{x1:.0f} {y1:.0f}C{x1 + half:.0f} {y1:.0f} {x2 - half:.0f} {y2:.0f} "
             f"{x2:.0f} {y2:.0f}"
         )
-        # Near the source: edges that meet at one cluster have their texts apart.
-        tx_mid, ty_mid = x1 + min(half, GAP[0] / 2), y1 + (y2 - y1) * 0.28 - 7
+        spots = beside((x1, y1), (x2, y2), at_source=crowd[one.source] == 1)
+    return f'{_begun(one)}<path d="{path}" marker-end="url(#arrow)"/></g>', spots
+
+
+def _begun(one: Arrow) -> str:
     said = escape(escaped(f"{one.name}: {one.text}"))
-    begin = f'<g class="hop {one.tone}"><title>{said}</title>'
-    line = f'{begin}<path d="{path}" marker-end="url(#arrow)"/></g>'
-    text = (
-        f'{begin}<text x="{tx_mid:.0f}" y="{ty_mid:.0f}" text-anchor="middle">'
-        f"{escape(escaped(one.text))}</text></g>"
-    )
-    return line, text
+    return f'<g class="hop {one.tone}"><title>{said}</title>'
 
 
 def _box(corner: tuple[float, float], node: Node) -> str:

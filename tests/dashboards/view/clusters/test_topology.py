@@ -1,5 +1,6 @@
 """The drawing of clusters and edges."""
 
+import re
 from xml.etree import ElementTree
 
 from hypothesis import given
@@ -53,6 +54,58 @@ def test_no_line_leads_through_the_text_of_another() -> None:
     arrows = [Arrow(f"to-{to}", "producer", to, f"{to} text") for to in ("dc1", "dc2")]
     drawn = drawing(nodes, arrows, "topology")
     assert drawn.rindex("<path d=") < drawn.index("dc1 text</text>")
+
+
+BOX_OF_A_CHARACTER = (6.6, 12.0)
+TEXTS = ("? 6 windows unknown", "− 7 missing", "− 7 missing, 1,234,567 behind", "✓ complete")
+forward = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(4, 7), st.sampled_from(TEXTS)),
+    max_size=8,
+    unique_by=lambda one: one[:2],
+)
+
+
+def boxes_and_lines(
+    drawn: str,
+) -> tuple[list[tuple[str, list[float]]], dict[str, list[list[float]]]]:
+    """By the name of the arrow: boxes of texts (left, top, right, bottom), points of lines."""
+    boxes, lines = [], {}
+    for group in ElementTree.fromstring(drawn).iter("g"):
+        if not group.get("class", "").startswith("hop"):
+            continue
+        name = (group.findtext("title") or "").partition(":")[0]
+        for text in group.iter("text"):
+            wide, high = BOX_OF_A_CHARACTER
+            x, y, length = float(text.get("x", 0)), float(text.get("y", 0)), len(text.text or "")
+            left = x - (
+                wide * length if text.get("anchor", text.get("text-anchor")) == "end" else 0
+            )
+            boxes.append((name, [left, y - high + 2, left + wide * length, y + 2]))
+        for path in group.iter("path"):
+            numbers = [float(one) for one in re.findall(r"-?[0-9.]+", path.get("d", ""))]
+            lines[name] = [bezier(numbers, step / 60) for step in range(61)]
+    return boxes, lines
+
+
+def bezier(numbers: list[float], t: float) -> list[float]:
+    weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3)
+    return [sum(weights[n] * numbers[2 * n + axis] for n in range(4)) for axis in (0, 1)]
+
+
+@given(forward)
+def test_a_text_covers_neither_its_line_nor_another_text(edges: list[tuple[int, int, str]]) -> None:
+    """“7 missing” began on its own curve."""
+    arrows = [
+        Arrow(f"{one}-to-{other}", NAMES[one], NAMES[other], text, "bad")
+        for one, other, text in edges
+    ]
+    boxes, lines = boxes_and_lines(drawing([Node(name, "") for name in NAMES], arrows, "x"))
+    for number, (name, (left, top, right, bottom)) in enumerate(boxes):
+        assert not [(x, y) for x, y in lines[name] if left <= x <= right and top <= y <= bottom], (
+            name
+        )
+        for other, (a, b, c, d) in boxes[number + 1 :]:
+            assert c <= left or right <= a or d <= top or bottom <= b, (name, other)
 
 
 def test_without_nodes_nothing_is_drawn() -> None:
