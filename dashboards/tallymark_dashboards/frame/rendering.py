@@ -73,8 +73,8 @@ def compose(
     if entry is None:
         raise LookupError(f"no page is at {path}")
     asked, notes = bounded(query)
-    span, more = time_range(asked, now) if entry.ranged else (time_range({}, now)[0], ())
-    notes.extend(more)
+    span, more = time_range(asked, now)  # a page that has none keeps it for those it leads to
+    notes.extend(more if entry.ranged else ())
     with context.store.read() as connection:
         age = context.ages.at(connection, now)
         ask = Ask(context, connection, now, asked, user, span, age, notes)

@@ -13,6 +13,7 @@ from tallymark_dashboards.frame.registry import page
 from tallymark_dashboards.pages.gather import worst_page
 from tallymark_dashboards.view.clock import clock_of
 from tallymark_dashboards.view.heat import HeatRow, Spot, cells_html, heads, heat_row
+from tallymark_dashboards.view.overview_rows import judged_through
 
 TOPICS: Final = 50
 BUCKETS: Final = 144
@@ -40,8 +41,15 @@ def heatmap(ask: Ask) -> Page:
         clock.step,
         edge or None,
     )
-    through = None if ask.age.ok else ask.age.judged_through_ms
-    rows = [heat_row(one.topic, clock, cells.get(one.topic, ()), through) for one in found.rows]
+    rows = [
+        heat_row(
+            one.topic,
+            clock,
+            cells.get(one.topic, ()),
+            judged_through(ask.age, [edge] if edge else [hop.edge for hop in one.hops]),
+        )
+        for one in found.rows
+    ]
     values: dict[str, Any] = {
         "rows": rows,
         "sums": {one.topic: one.sums for one in found.rows},

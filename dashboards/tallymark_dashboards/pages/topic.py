@@ -25,6 +25,7 @@ from tallymark_dashboards.view.charts.latency import latency
 from tallymark_dashboards.view.clock import Clock, clock_of
 from tallymark_dashboards.view.funnel import HopRow, funnel
 from tallymark_dashboards.view.marks import mark
+from tallymark_dashboards.view.overview_rows import judged_through
 from tallymark_dashboards.view.reporters import reporter_rows
 from tallymark_dashboards.view.topic_windows import by_cluster, delivered, partition_rows
 
@@ -120,7 +121,8 @@ def _charts(ask: Ask, way: _Way, edge: str) -> dict[str, Any]:
     found = delivered(
         buckets(ask.connection, edge or None, way.topic, clock.start, clock.end, clock.step)
     )
-    through = None if ask.age.ok else ask.age.judged_through_ms
+    hops = [edge] if edge else [place[0] for place in way.sums if place[1] == way.topic]
+    through = judged_through(ask.age, hops)
     hours = clock_of(ask.range.start, ask.range.end, HOUR, BUCKETS)
     lines = by_cluster(
         one

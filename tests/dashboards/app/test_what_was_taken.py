@@ -176,3 +176,17 @@ def test_nonsense_for_an_action_is_a_page_that_says_so(
         assert answer.status_code in (403, 404), (parameter, answer.status_code)
         assert 'aria-label="Pages"' in answer.text
         assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_the_time_range_stays_from_page_to_page(
+    prepared: Prepared, pages: TestClient, name: str
+) -> None:
+    """It was lost on pages that have none: back from an incident, the overview was of 24 hours."""
+    for path, values in places(prepared, name):
+        page = pages.get(path, params={**values, "range": "6h"}).text
+        assert notes_of(page) == []
+        to_pages = re.findall(r'<nav aria-label="Pages">(.*?)</nav>', page, re.DOTALL)[0]
+        assert to_pages.count("href=") == to_pages.count("range=6h") > 5
+        for form in re.findall(r'<form [^>]*method="get".*?</form>', page, re.DOTALL):
+            assert 'name="range" value="6h"' in form or 'name="from"' in form

@@ -28,7 +28,8 @@ class Stack:
         self.deployment = deployment
         self.settings = settings
         self.up = up
-        self._own: list[subprocess.Popen[bytes]] = []
+        self.publishers: dict[str, subprocess.Popen[bytes]] = {}
+        """By their runs."""
 
     def process(self, name: str) -> dict[str, Any]:
         """What the supervisor says of one process."""
@@ -58,7 +59,7 @@ class Stack:
                 stderr=output,
                 env={**os.environ, "TALLYMARK_SETTINGS": str(self.settings)},
             )
-        self._own.append(process)
+        self.publishers[run] = process
         return process
 
     def acked(self, run: str) -> set[bytes]:
@@ -74,13 +75,13 @@ class Stack:
 
     def stop_publishers(self) -> None:
         """End them in order and see that they ended well."""
-        for process in self._own:
+        for process in self.publishers.values():
             if process.poll() is None:
                 process.terminate()
                 assert process.wait(60) == 0
 
     def close(self) -> None:
-        for process in self._own:
+        for process in self.publishers.values():
             kill_process(process)
         self.up.stop()
 

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tallymark_audit.model.time_format import utc
-from tallymark_dashboards.view.charts.plot import Plot, axes, bar, picture, plot_of, steps
+from tallymark_dashboards.view.charts.plot import (
+    Plot,
+    axes,
+    bar,
+    picture,
+    plot_of,
+    steps,
+    values_again,
+)
 
 HATCH = (
     '<defs><pattern id="pending" width="8" height="8" patternUnits="userSpaceOnUse" '
@@ -50,12 +58,17 @@ def delivery(
         label,
         [
             HATCH,
-            *axes(plot, lambda value: f"{value:,.0f}" if value >= 5 or value.is_integer() else ""),
+            *axes(plot, _told),
             *(shape for one in found for shape in _boxes(plot, one, step)),
             f'<path class="expected" d="{steps(plot, line, end)}"/>',
             *_not_judged(plot, judged_through),
+            *values_again(plot, _told),
         ],
     )
+
+
+def _told(value: float) -> str:
+    return f"{value:,.0f}" if value >= 5 or value.is_integer() else ""
 
 
 def _without_gaps(found: Sequence[Delivered], step: int) -> list[list[tuple[int, float]]]:

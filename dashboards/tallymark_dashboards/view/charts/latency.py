@@ -8,8 +8,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallymark_audit.model.time_format import duration
-from tallymark_dashboards.view.charts.plot import Plot, axes, label, picture, plot_of, straight
+from tallymark_dashboards.view.charts.plot import (
+    Plot,
+    axes,
+    label,
+    picture,
+    plot_of,
+    straight,
+    values_again,
+)
 
+NAMES: Final = 60
+"""What the names of the lines take at the right end."""
 LINES: Final = (("p50", "50 %"), ("p95", "95 %"), ("p99", "99 %"), ("most", "max"))
 
 
@@ -34,9 +44,8 @@ def latency(name: str, found: Sequence[Took], start: int, end: int, step: int) -
     plot = plot_of(start, end + room, values, log=True, height=150)
     said = f"Latency on {name}: half within {told(found[-1].p50)}, at most {told(found[-1].most)}"
     lines = [_line(plot, found, at, step) for at in range(len(LINES))]
-    return picture(
-        plot, "latency", said, [*axes(plot, told), *lines, *_names(plot, found[-1], step)]
-    )
+    texts = [*_names(plot, found[-1], step), *values_again(plot, told, NAMES)]
+    return picture(plot, "latency", said, [*axes(plot, told), *lines, *texts])
 
 
 def told(ms: float) -> str:

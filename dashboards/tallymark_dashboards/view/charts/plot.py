@@ -114,6 +114,15 @@ def axes_of_values(plot: Plot, told: Callable[[float], str]) -> list[str]:
     return parts
 
 
+def values_again(plot: Plot, told: Callable[[float], str], right: int = RIGHT) -> list[str]:
+    """The labels of values once more, inside at the right end: for a narrow screen, on which the
+    newest is seen first and the left end is not. ``right``: so far from the right end."""
+    return [
+        label(WIDTH - right, plot.y(value) - 3, told(value), "end", "tick again")
+        for value in _levels(plot)[1:]
+    ]
+
+
 def label(x: float, y: float, text: str, anchor: str = "middle", kind: str = "tick") -> str:
     """A text in the picture."""
     return (

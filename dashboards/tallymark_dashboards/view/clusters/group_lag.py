@@ -8,7 +8,14 @@ from typing import Final
 
 from tallymark.untrusted import escaped
 from tallymark_audit.model.time_format import duration
-from tallymark_dashboards.view.charts.plot import Plot, axes, picture, plot_of, straight
+from tallymark_dashboards.view.charts.plot import (
+    Plot,
+    axes,
+    picture,
+    plot_of,
+    straight,
+    values_again,
+)
 from tallymark_dashboards.view.marks import Mark
 
 STATUS_MARKS: Final[dict[str, Mark]] = {
@@ -79,4 +86,4 @@ def lag_chart(points: Sequence[tuple[int, int]], unit: str) -> str:
     last = told(points[-1][1])
     label = f"{'Time' if unit == 'time' else 'Messages'} behind, now {last}"
     line = f'<path class="line line-1" d="{straight(plot, points)}"/>'
-    return picture(plot, "lag", label, [*axes(plot, told), line])
+    return picture(plot, "lag", label, [*axes(plot, told), line, *values_again(plot, told)])
