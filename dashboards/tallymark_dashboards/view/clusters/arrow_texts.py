@@ -22,13 +22,13 @@ _IN_A_LINE: Final = 20
 """Characters that have room between two boxes."""
 _LEVELS: Final = 4
 """So many texts may stand above each other."""
-Place: TypeAlias = tuple[float, float]
+Point: TypeAlias = tuple[float, float]
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, right, bottom."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class TextPlace:
     """Where a text may stand: ``x`` is its ``anchor`` ("start", "middle", "end"); ``side`` is -1
     above a line at ``y``, 1 below it, 0 on it."""
 
@@ -38,27 +38,27 @@ class Spot:
     side: int = 0
 
 
-def beside(source: Place, target: Place, *, at_source: bool) -> list[Spot]:
-    """The spots for the text of a line from ``source`` to ``target`` that begins and ends level:
-    on the side from which it bends away, so that no text covers it. ``at_source``: the spot there
+def beside(source: Point, target: Point, *, at_source: bool) -> list[TextPlace]:
+    """The places for the text of a line from ``source`` to ``target`` that begins and ends level:
+    on the side from which it bends away, so that no text covers it. ``at_source``: the place there
     is the better one."""
     (x1, y1), (x2, y2) = source, target
-    first = Spot(x1 + _MARGIN, y1, "start", -1 if y2 >= y1 else 1)
-    last = Spot(x2 - _MARGIN - _POINT, y2, "end", -1 if y2 <= y1 else 1)
+    first = TextPlace(x1 + _MARGIN, y1, "start", -1 if y2 >= y1 else 1)
+    last = TextPlace(x2 - _MARGIN - _POINT, y2, "end", -1 if y2 <= y1 else 1)
     return [first, last] if at_source else [last, first]
 
 
-def placed(spots: Sequence[Spot], text: str, taken: list[Box]) -> str:
-    """The text as SVG at the first of its spots that is free, further away from its line where
+def placed(places: Sequence[TextPlace], text: str, taken: list[Box]) -> str:
+    """The text as SVG at the first of its places that is free, further away from its line where
     none is. ``taken``: what other texts take; its own is added."""
     lines = _lines(text)
-    found = [_boxes(spot, lines, level) for level in range(_LEVELS) for spot in spots]
+    found = [_boxes(place, lines, level) for level in range(_LEVELS) for place in places]
     boxes = next((one for one in found if not any(_meet(a, b) for a in one for b in taken)), None)
     chosen = boxes or found[0]
     taken.extend(chosen)
-    spot = spots[found.index(chosen) % len(spots)]
+    place = places[found.index(chosen) % len(places)]
     return "".join(
-        f'<text x="{spot.x:.0f}" y="{bottom - 3:.0f}" text-anchor="{spot.anchor}">'
+        f'<text x="{place.x:.0f}" y="{bottom - 3:.0f}" text-anchor="{place.anchor}">'
         f"{escape(escaped(line))}</text>"
         for line, (_, _, _, bottom) in zip(lines, chosen, strict=True)
     )
@@ -70,16 +70,16 @@ def _lines(text: str) -> list[str]:
     return [first + ",", rest] if comma and len(text) > _IN_A_LINE else [text]
 
 
-def _boxes(spot: Spot, lines: Sequence[str], level: int) -> list[Box]:
-    if spot.side < 0:
-        y = spot.y - _ABOVE - (level + len(lines) - 1) * _LINE
+def _boxes(place: TextPlace, lines: Sequence[str], level: int) -> list[Box]:
+    if place.side < 0:
+        y = place.y - _ABOVE - (level + len(lines) - 1) * _LINE
     else:
-        y = spot.y + spot.side * _BELOW + level * _LINE
-    left = {"start": 0.0, "middle": 0.5, "end": 1.0}[spot.anchor]
+        y = place.y + place.side * _BELOW + level * _LINE
+    left = {"start": 0.0, "middle": 0.5, "end": 1.0}[place.anchor]
     found: list[Box] = []
     for number, line in enumerate(lines):
         width, foot = _CHARACTER * len(line), y + number * _LINE + 3
-        found.append((spot.x - left * width, foot - _LINE, spot.x + (1 - left) * width, foot))
+        found.append((place.x - left * width, foot - _LINE, place.x + (1 - left) * width, foot))
     return found
 
 

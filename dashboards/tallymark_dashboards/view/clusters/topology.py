@@ -14,7 +14,7 @@ from html import escape
 from typing import Final
 
 from tallymark.untrusted import escaped
-from tallymark_dashboards.view.clusters.arrow_texts import Box, Spot, beside, placed
+from tallymark_dashboards.view.clusters.arrow_texts import Box, TextPlace, beside, placed
 from tallymark_dashboards.view.names import short
 
 BOX: Final = (190, 62)
@@ -80,8 +80,8 @@ def drawing(nodes: Sequence[Node], arrows: Sequence[Arrow], label: str) -> str:
     # All lines before all texts: no line leads through the text of another one.
     taken: list[Box] = []
     texts = "".join(
-        f"{_begun(one)}{placed(spots, one.text, taken)}</g>"
-        for one, (_, spots) in zip(known, drawn, strict=True)
+        f"{_begun(one)}{placed(beside_it, one.text, taken)}</g>"
+        for one, (_, beside_it) in zip(known, drawn, strict=True)
     )
     lines = "".join(line for line, _ in drawn)
     boxes = [_box(corners[one.name], one) for one in nodes]
@@ -165,14 +165,14 @@ def _arrow(
     one: Arrow,
     height: int,
     crowd: Counter[str],
-) -> tuple[str, list[Spot]]:
+) -> tuple[str, list[TextPlace]]:
     """The line, and where its text may stand."""
     (sx, sy), (tx, ty) = corners[one.source], corners[one.target]
     if _leads_back(at, one):
         x1, y1, x2, y2 = sx + BOX[0] / 2, sy + BOX[1], tx + BOX[0] / 2, ty + BOX[1]
         low = height - _EDGE
         path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {low} {x2:.0f} {low} {x2:.0f} {y2:.0f}"
-        spots = [Spot((x1 + x2) / 2, low - 4.0, "middle")]
+        beside_it = [TextPlace((x1 + x2) / 2, low - 4.0, "middle")]
     else:
         x1, y1, x2, y2 = sx + BOX[0], sy + BOX[1] / 2, tx, ty + BOX[1] / 2
         half = (x2 - x1) / 2
@@ -180,8 +180,8 @@ def _arrow(
             f"M{x1:.0f} {y1:.0f}C{x1 + half:.0f} {y1:.0f} {x2 - half:.0f} {y2:.0f} "
             f"{x2:.0f} {y2:.0f}"
         )
-        spots = beside((x1, y1), (x2, y2), at_source=crowd[one.source] == 1)
-    return f'{_begun(one)}<path d="{path}" marker-end="url(#arrow)"/></g>', spots
+        beside_it = beside((x1, y1), (x2, y2), at_source=crowd[one.source] == 1)
+    return f'{_begun(one)}<path d="{path}" marker-end="url(#arrow)"/></g>', beside_it
 
 
 def _begun(one: Arrow) -> str:
