@@ -15,6 +15,7 @@ from tallymark.broker.coordinators.replayed import ReplayedState
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.records import CommittedOffset, OffsetKey, encode_key, encode_value
 from tallymark.groups.state import GroupsState
+from tallymark.protocol.messages import HeartbeatRequest
 
 
 def run(story: Awaitable[None]) -> None:
@@ -160,6 +161,24 @@ def test_a_load_of_an_older_epoch_that_ends_late_is_thrown_away() -> None:
         assert groups.shard.partition.leader_epoch == 2
         assert fetched(await groups.ask(fetch("s"), 7)) == -1
         assert groups.shards.metrics.loads == 2
+        groups.shards.close()
+
+    run(story())
+
+
+def test_a_member_is_told_nothing_bad_while_its_coordinator_loads() -> None:
+    """aiokafka ended a consumer for good: as the answer to a heartbeat it does not know
+    COORDINATOR_LOAD_IN_PROGRESS, and Apache Kafka never gives that."""
+
+    async def story() -> None:
+        groups = ReplicatedGroups()
+        loading = asyncio.create_task(groups.shards.take(groups.lead_of(0, 0)))
+        await asyncio.sleep(0)
+        assert code_of(groups) == "COORDINATOR_LOAD_IN_PROGRESS"
+        beat = HeartbeatRequest(group_id="s", generation_id=1, member_id="m")
+        assert (await groups.ask(beat, 3)).error_code == 0
+        await loading
+        assert (await groups.ask(beat, 3)).error_code == CODES["UNKNOWN_MEMBER_ID"]
         groups.shards.close()
 
     run(story())
