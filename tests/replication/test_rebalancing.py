@@ -49,8 +49,20 @@ def test_a_replica_goes_to_a_rack_that_has_none() -> None:
 
 
 def test_too_few_brokers_are_refused_with_the_partition() -> None:
-    with pytest.raises(KafkaError, match="t-7 has 3 replicas, 2 brokers"):
+    with pytest.raises(KafkaError, match="t-7 would have 3 replicas on 2 brokers"):
         rebalanced({("t", 7): [1, 2, 3]}, {1, 2}, {})
+
+
+def test_topics_of_one_replica_get_more_and_lose_them_again() -> None:
+    one = {("t", 0): [1], ("t", 1): [2], ("t", 2): [3]}
+    three = rebalanced(one, {1, 2, 3}, {}, factor=3)
+    assert set(three) == set(one)
+    assert all(set(replicas) == {1, 2, 3} for replicas in three.values())
+    assert len({replicas[0] for replicas in three.values()}) == 3, "leaders are spread"
+    two = rebalanced(three, {1, 2, 3}, {}, factor=2)
+    assert {key: set(three[key][:2]) for key in three} == {key: set(two[key]) for key in two}
+    with pytest.raises(KafkaError, match="t-0 would have 4 replicas on 3 brokers"):
+        rebalanced(one, {1, 2, 3}, {}, factor=4)
 
 
 @given(st.data())
@@ -62,15 +74,17 @@ def test_what_is_moved(data: st.DataObject) -> None:
     current: Current = {("t", index): replicas for index, replicas in enumerate(drawn)}
     racks = {one: data.draw(st.sampled_from("ab")) for one in brokers}
     even = data.draw(st.booleans())
-    found = rebalanced(current, brokers, racks, even=even)
+    wanted = data.draw(st.sampled_from([None, 1, 2, 3]))
+    found = rebalanced(current, brokers, racks, even=even, factor=wanted)
     for key, replicas in found.items():
         assert set(replicas) != set(current[key])
-        assert len(set(replicas)) == len(replicas) == len(current[key])
+        assert len(set(replicas)) == len(replicas) == (wanted or len(current[key]))
         assert set(replicas) <= set(brokers)
     for key, before in current.items():
-        gone = set(before) - set(brokers)
+        kept = before[:wanted]
+        gone = set(kept) - set(brokers)
         assert (key in found) >= bool(gone)
         if not even and key in found:
-            assert set(before) & set(brokers) <= set(found[key]), "what may stay stays"
+            assert set(kept) & set(brokers) <= set(found[key]), "what may stay stays"
     again = {**current, **found}
     assert rebalanced(again, brokers, racks) == {}, "it is done in one step"

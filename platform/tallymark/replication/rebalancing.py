@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
 
 Replicas = Mapping[TopicPartition, Sequence[int]]
+_NOBODY: Final = -1
 
 
 def rebalanced(
@@ -26,26 +28,28 @@ def rebalanced(
     racks: Mapping[int, str],
     *,
     even: bool = False,
+    factor: int | None = None,
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """The replicas of each partition on ``brokers`` only, the preferred leader first; partitions
     for which nothing changes are left out. ``even``: also move replicas from brokers that have more
-    than others, as after brokers were added.
+    than others, as after brokers were added. ``factor``: how many replicas each is to have; the
+    first ones stay. Default: as many as it has.
 
     KafkaError INVALID_REPLICATION_FACTOR where a partition has more replicas than there are
     brokers.
     """
     load: Counter[int] = Counter(dict.fromkeys(sorted(brokers), 0))
-    for replicas in current.values():
+    kept = current if factor is None else {key: _sized(current[key], factor) for key in current}
+    for replicas in kept.values():
         load.update(one for one in replicas if one in brokers)
     placed: dict[TopicPartition, list[int]] = {}
     for key in sorted(current):
-        if len(current[key]) > len(brokers):
+        if len(kept[key]) > len(brokers):
             raise KafkaError(
                 CODES["INVALID_REPLICATION_FACTOR"],
-                f"{key[0]}-{key[1]} has {len(current[key])} replicas, {len(brokers)} brokers are "
-                "to hold them",
+                f"{key[0]}-{key[1]} would have {len(kept[key])} replicas on {len(brokers)} brokers",
             )
-        placed[key] = _filled(current[key], load, racks)
+        placed[key] = _filled(kept[key], load, racks)
     if even:
         _even_out(placed, load, racks)
     moved = {key: one for key, one in placed.items() if set(one) != set(current[key])}
@@ -57,9 +61,14 @@ def rebalanced(
     return found
 
 
+def _sized(replicas: Sequence[int], factor: int) -> list[int]:
+    """The first ``factor`` replicas; places of no broker where there are fewer."""
+    return [*replicas[:factor], *[_NOBODY] * (factor - len(replicas))]
+
+
 def _filled(replicas: Sequence[int], load: Counter[int], racks: Mapping[int, str]) -> list[int]:
     """Those that may stay, in their places, and new ones for the others."""
-    found = [one if one in load else -1 for one in replicas]
+    found = [one if one in load else _NOBODY for one in replicas]
     for place, one in enumerate(found):
         if one < 0:
             found[place] = _best([each for each in found if each >= 0], load, racks)

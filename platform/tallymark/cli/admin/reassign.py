@@ -41,9 +41,20 @@ def command() -> None:
 @click.option("--to", "brokers", metavar="1,2,...", help="Brokers to use. Default: all that live.")
 @click.option("--without", metavar="ID,...", help="Brokers to empty.")
 @click.option("--even", is_flag=True, help="Also move replicas from brokers that have more.")
+@click.option(
+    "--replicas",
+    type=click.IntRange(1),
+    metavar="N",
+    help="How many replicas each partition is to have. Default: as many as it has.",
+)
 @cluster_options
 def plan(
-    topics: tuple[str, ...], brokers: str | None, without: str | None, even: bool, **options: Any
+    topics: tuple[str, ...],
+    brokers: str | None,
+    without: str | None,
+    even: bool,
+    replicas: int | None,
+    **options: Any,
 ) -> None:
     """Print a plan that moves as few replicas as possible. Nothing is changed."""
     with Admin(**take_target(options).client) as admin:
@@ -53,6 +64,7 @@ def plan(
             _ids(brokers, "--to") if brokers else None,
             _ids(without, "--without") if without else (),
             even=even,
+            factor=replicas,
         )
     print_line(json.dumps(_document(found)))
     click.echo(f"{len(found)} partitions would move; save this, and apply it", err=True)
@@ -232,8 +244,10 @@ def planned(
     without: Sequence[int],
     *,
     even: bool = False,
+    factor: int | None = None,
 ) -> Plan:
-    """The moves that bring the topics (none: all) to these brokers (None: all that live)."""
+    """The moves that bring the topics (none: all) to these brokers (None: all that live), with
+    ``factor`` replicas each (None: as many as they have)."""
     described = admin.describe_topics(topics or None)
     for error in described.errors.values():
         raise error
@@ -250,7 +264,8 @@ def planned(
         for part in topic.partitions
     }
     racks = {one: live[one] for one in wanted if live[one]}
-    return rebalanced(current, wanted, racks if len(racks) == len(wanted) else {}, even=even)
+    known = racks if len(racks) == len(wanted) else {}
+    return rebalanced(current, wanted, known, even=even, factor=factor)
 
 
 def read_plan(content: bytes) -> Plan:
