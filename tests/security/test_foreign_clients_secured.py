@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import aiokafka
-import kafka
 import pytest
 from aiokafka.errors import AuthenticationFailedError
 from confluent_kafka import Consumer, Producer, TopicPartition
+from foreign_clients.kafka_python import kafka
 from kafka.errors import KafkaError as KafkaPythonError
 from security_world import PASSWORD, Certificates, add_users
 

@@ -12,6 +12,7 @@ import pytest
 from admin_wire import fresh
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.cimpl import KafkaError, KafkaException, NewPartitions, NewTopic
+from foreign_clients.kafka_python import kafka
 
 from tallymark.testing.broker_thread import BrokerThread
 
@@ -20,7 +21,6 @@ pytestmark = pytest.mark.process
 rd: Any = confluent_kafka.admin
 """It names what it exports in a way that type checkers do not take for an export."""
 
-kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
 aiokafka_admin = pytest.importorskip("aiokafka.admin", reason="aiokafka is not installed")
 
 

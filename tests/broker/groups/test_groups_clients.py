@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from foreign_clients.kafka_python import kafka
 
 from tallymark.groups.group import Group
 from tallymark.testing.broker_thread import BrokerThread
 
 pytestmark = pytest.mark.process
 
-kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
 aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed")
 
 PARTITIONS = 4

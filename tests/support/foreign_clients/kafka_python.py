@@ -15,8 +15,36 @@ with warnings.catch_warnings():
     from kafka import codec as kafka_codec
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.net import inet, transport
 
 __all__ = ["Member", "has_codec", "kafka", "read", "write"]
+
+
+def _closed_where_it_fails() -> None:
+    """Make kafka-python (3.0.12) close a socket whose connection or TLS handshake has failed. It
+    forgets them; Python closes them when it collects garbage, and complains of that in whatever
+    test of this process runs then."""
+    connect, handshake = inet.KafkaNetSocket.sock_connect, transport.KafkaSSLTransport.handshake
+
+    async def sock_connect(self: Any, net: Any, sock: Any, *rest: Any, **named: Any) -> Any:
+        try:
+            return await connect(self, net, sock, *rest, **named)
+        except BaseException:
+            sock.close()
+            raise
+
+    async def shake_hands(self: Any) -> None:
+        try:
+            await handshake(self)
+        except BaseException:
+            self._close()
+            raise
+
+    inet.KafkaNetSocket.sock_connect = sock_connect
+    transport.KafkaSSLTransport.handshake = shake_hands
+
+
+_closed_where_it_fails()
 
 
 def has_codec(codec: str) -> bool:
