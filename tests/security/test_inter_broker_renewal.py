@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from asked_cluster import wait_for
 from cluster_members import zookeeper_or_skip
-from replicated_cluster import ReplicatedCluster, wait_for
+from replicated_cluster import ReplicatedCluster
 from security_world import Certificates, make_certificates
 
 from tallymark import Admin, Producer

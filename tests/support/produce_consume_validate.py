@@ -2,7 +2,8 @@
 once. (The check that Apache Kafka's system tests call produce_consume_validate.)
 
 Writers send ``writer:number:`` and note what was acknowledged, where and when. :func:`validate`
-reads everything back and reports each message that is missing with where it was last seen.
+reads everything back, reports each message that is missing with where it was last seen, and gives
+the whole to Jepsen's checks (:mod:`checks`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from checks import anomalies
 from confluent_kafka import Producer as ConfluentProducer
+from operations import Ended, Operation, Poll, Send
 
 from tallymark import Producer, SimpleConsumer
 from tallymark.client.producing.delivery import RecordMetadata
@@ -227,7 +230,22 @@ def validate(
         elif place != one.offset:
             problems.append(f"acknowledged at {one.offset}, read at {place}: {one}")
     problems += [f"{writer.name} failed {text}" for writer in writers for text in writer.failed]
+    if not compacted:
+        found = anomalies(history(writers, topic, seen))
+        problems += [f"{one.name}: {one.text}" for one in found[:20]]
     return outcome
+
+
+def history(writers: Sequence[Writer], topic: str, seen: Sequence[Seen]) -> list[Operation]:
+    """The run for Jepsen's checks: each message was sent on its own, and at the end one process
+    read everything at once."""
+    operations = [
+        Operation(one.writer, Ended.OK, (Send(topic, f"{one.writer}:{one.number}", one.offset),))
+        for writer in writers
+        for one in writer.acked
+    ]
+    polls = [Poll(topic, one.offset, f"{one.writer}:{one.number}") for one in seen]
+    return [*operations, Operation("the end", Ended.OK, polls)]
 
 
 def _disorder(seen: Iterable[Seen]) -> Iterator[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from checks import CHECKS, anomalies
-from operations import Ended, Operation, Poll, Send
+from operations import Commit, Ended, Operation, Poll, Send
 
 
 def sent(*sends: Send, process: str = "p", ended: Ended = Ended.OK) -> Operation:
     return Operation(process, ended, sends)
 
 
-def polled(*polls: Poll, process: str = "c", assigned: bool = False) -> Operation:
+def polled(*polls: Poll | Commit, process: str = "c", assigned: bool = False) -> Operation:
     return Operation(process, Ended.OK, polls, assigned)
 
 
@@ -44,6 +44,8 @@ FORGED = {
         sent(Send("0", "c", 2)),
         polled(A, B, C),
     ],
+    "nonmonotonic-commit": [*WHOLE, polled(Commit("0", 3)), polled(Commit("0", 2))],
+    "poll-before-commit": [*WHOLE, polled(Commit("0", 2)), polled(B, C, assigned=True)],
 }
 
 
@@ -64,13 +66,15 @@ def test_every_check_has_a_forged_history() -> None:
 
 
 def test_what_kafka_allows_is_no_fault() -> None:
-    """Outcomes in doubt that are there or not, positions that were set, gaps between sends."""
+    """Outcomes in doubt that are there or not, positions that were set, gaps between sends,
+    and to read again what was not stored as read."""
     history = [
         *WHOLE,
         sent(Send("0", "d"), ended=Ended.IN_DOUBT),
         sent(Send("0", "e"), ended=Ended.IN_DOUBT),
         polled(Poll("0", 7, "d")),
         polled(A, B, C, assigned=True),
-        polled(Poll("0", 7, "d")),
+        polled(Poll("0", 7, "d"), Commit("0", 2)),
+        polled(C, Poll("0", 7, "d"), Commit("0", 8), Commit("0", 8), assigned=True),
     ]
     assert anomalies(history) == []

@@ -104,6 +104,20 @@ def test_a_broker_with_an_empty_disk_copies_everything_before_it_is_in_sync(
     eventually(lambda: set(cluster.state("t").isr) == {1, 2, 3})
 
 
+def test_a_leader_that_lost_its_disk_and_is_back_at_once_takes_nothing_from_the_others(
+    cluster: Cluster,
+) -> None:
+    """It is back before anybody was elected: the state still names it as leader and member of the
+    ISR. Would it lead, its followers would cut what was acknowledged."""
+    write(cluster, VALUES)
+    lost = cluster.leader("t")
+    cluster.brokers[lost].kill()
+    cluster.disks[lost] = MemoryFiles()
+    cluster.brokers[lost] = cluster.broker(lost).start()
+    eventually(lambda: set(cluster.state("t").isr) == {1, 2, 3} and cluster.leader("t"))
+    assert cluster.wait_until_equal("t") == VALUES
+
+
 def has_no_log(cluster: Cluster, node_id: int) -> bool:
     logs = cluster.running(node_id).logs
     return logs is not None and logs.get("t", 0) is None

@@ -25,10 +25,15 @@ def driver(version: str) -> str:
     """The class path of the driver with this version of the client; skips where it is not built."""
     home = Path(os.environ.get("TALLYMARK_CACHE") or Path.home() / ".cache/tallymark")
     folder = home / "java-clients" / version
-    command = [str(ROOT / "deploy/ensure-java-clients"), "--built", version]
-    if subprocess.run(command, check=False).returncode:
+    if not is_built(version):
         pytest.skip(f"the Java client {version} is not built here: deploy/ensure-java-clients")
     return f"{folder}/classes:{folder}/lib/*"
+
+
+def is_built(version: str) -> bool:
+    """Whether the driver of today's sources is there with this version of the client."""
+    command = [str(ROOT / "deploy/ensure-java-clients"), "--built", version]
+    return subprocess.run(command, check=False).returncode == 0
 
 
 def run(version: str, servers: str, prefix: str, folder: Path, others: list[str]) -> dict[str, Any]:
@@ -68,6 +73,21 @@ def with_tokens(
     arguments = (servers, topic, str(file), str(seconds))
     return subprocess.Popen(
         ["java", *options, "-cp", driver(version), "foreign.Tokens", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def failover(
+    version: str, servers: str, topic: str, name: str, pause_ms: int
+) -> subprocess.Popen[str]:
+    """``Failover.java`` says what it does, what it prints, and that a line ends it."""
+    options = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    arguments = (servers, topic, name, str(pause_ms))
+    return subprocess.Popen(
+        ["java", *options, quiet, "-cp", driver(version), "foreign.Failover", *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -2,6 +2,7 @@
 
 For each key a map from offset to value is inferred from all sends and polls (jepsen.io, Redpanda
 21.10.1 and Bufstream 0.1.0). Interleaved sends of one process and gaps between sends are legal.
+Two checks of stored positions (:class:`~operations.Commit`) are beside them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
-from operations import Anomaly, Ended, Operation, Poll, Send
+from operations import Anomaly, Commit, Ended, Operation, Poll, Send
 
 
 class KnownHistory:
@@ -36,7 +37,7 @@ class KnownHistory:
         found: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
         for operation in self.operations:
             for step in operation.steps:
-                if step.offset is not None:
+                if not isinstance(step, Commit) and step.offset is not None:
                     found[step.key, step.offset][step.value] = None
         return found
 
@@ -133,6 +134,21 @@ def int_nonmonotonic_send(known: KnownHistory) -> Iterator[str]:
     yield from _backwards(_inside(known, Send))
 
 
+def nonmonotonic_commit(known: KnownHistory) -> Iterator[str]:
+    """The stored position of a process's group ran backwards."""
+    for process, key, before, step in _since_commits(known):
+        if isinstance(step, Commit) and step.offset < before:
+            yield f"{process}, {key}: {step.offset} was stored after {before}"
+
+
+def poll_before_commit(known: KnownHistory) -> Iterator[str]:
+    """A process reads again what its group has stored as read, whether it got other partitions
+    meanwhile or not."""
+    for process, key, before, step in _since_commits(known):
+        if isinstance(step, Poll) and step.offset < before:
+            yield f"{process}, {key}: {step.value} at {step.offset} after {before} was stored"
+
+
 CHECKS: dict[str, Callable[[KnownHistory], Iterator[str]]] = {
     check.__name__.replace("_", "-"): check
     for check in (
@@ -147,6 +163,8 @@ CHECKS: dict[str, Callable[[KnownHistory], Iterator[str]]] = {
         int_nonmonotonic_poll,
         nonmonotonic_send,
         int_nonmonotonic_send,
+        nonmonotonic_commit,
+        poll_before_commit,
     )
 }
 
@@ -155,6 +173,20 @@ def anomalies(operations: Sequence[Operation]) -> list[Anomaly]:
     """Everything that must not be there."""
     known = KnownHistory(operations)
     return [Anomaly(name, text) for name, check in CHECKS.items() for text in check(known)]
+
+
+def _since_commits(known: KnownHistory) -> Iterator[tuple[str, str, int, Commit | Poll]]:
+    """(process, key, its position stored last, a poll or commit of its after that)."""
+    stored: dict[tuple[str, str], int] = {}
+    for operation in known.operations:
+        for step in operation.steps:
+            if isinstance(step, Send):
+                continue
+            whose = operation.process, step.key
+            if whose in stored:
+                yield *whose, stored[whose], step
+            if isinstance(step, Commit):
+                stored[whose] = step.offset
 
 
 _Pair = tuple[Send | Poll, Send | Poll]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 
 class Ended(Enum):
@@ -39,13 +40,24 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
+class Commit:
+    """The position of a group was stored: the next record to read is that at ``offset``."""
+
+    key: str
+    offset: int
+
+
+Step: TypeAlias = Send | Poll | Commit
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """``assigned``: before this operation the process got other partitions, or set a position, so
     its polls need not go on where the last one ended."""
 
     process: str
     ended: Ended
-    steps: Sequence[Send | Poll]
+    steps: Sequence[Step]
     assigned: bool = False
 
 
