@@ -17,6 +17,7 @@ from typing import NamedTuple
 from tallymark.log.cutting import CuttableLog
 from tallymark.log.disk.files import Data
 from tallymark.log.disk.health import guarded
+from tallymark.log.producers.recovery import remember
 from tallymark.log.results import Copied
 from tallymark.log.segments.offset_index import MAX_RELATIVE
 from tallymark.log.segments.segment import Segment
@@ -26,7 +27,7 @@ from tallymark.log.validation.leader_batches import (
     LeaderBatchError,
     check_leader_batches,
 )
-from tallymark.protocol.records.batch import BatchHeader
+from tallymark.protocol.records.batch import Batch, BatchHeader
 
 
 class CheckedBatches(NamedTuple):
@@ -95,15 +96,28 @@ class CopyingLog(CuttableLog):
     def _copy_run(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
         if not headers:
             return
-        self._segments.active.append_batches(data, headers)
+        active, position = self._segments.active, 0
+        active.append_batches(data, headers)
         # Nothing may remember a batch before its bytes are written.
         epochs, producers = self._epochs, self._producers
         for header in headers:
             if header.partition_leader_epoch != epochs.noted:
                 epochs.note(header.partition_leader_epoch, header.base_offset)
-            if header.producer_id >= 0:
+            if header.is_control:
+                batch = Batch(header, data[position : position + header.size])
+                self._remember_marker(active, batch, header.base_offset, now_ms)
+            elif header.producer_id >= 0:
                 producers.add(header, header.base_offset, now_ms)
+            position += header.size
         self._grown(headers[-1].next_offset, now_ms)
+
+    def _remember_marker(self, segment: Segment, batch: Batch, offset: int, now_ms: int) -> None:
+        """A control batch was written to the segment."""
+        if batch.header.producer_id < 0:
+            return
+        ended = remember(self._producers, batch, offset, now_ms)
+        if ended is not None and not ended.commit:
+            self._aborted.add(segment.base_offset, ended)
 
     def _make_room_for(self, header: BatchHeader) -> None:
         """Let an empty segment begin where the batch begins: before the start of the log, if the

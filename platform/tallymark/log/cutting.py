@@ -221,12 +221,14 @@ class CuttableLog(ShrinkingLog):
             new = Segment.create(self._files, self.directory, offset, interval)
             self._files.sync_dir(self.directory)
             self._segments = SegmentList((new,))
+            self._aborted.forget(emptied.base_offset)
             emptied.remove()
             self._files.sync_dir(self.directory)
         self.end_offset = self.recovery_point = offset
 
     def _drop_last(self) -> None:
         last = self._segments.active
+        self._aborted.forget(last.base_offset)
         self._segments = self._segments.without_last(1)
         self.end_offset = self._segments.active.next_offset
         self.recovery_point = min(self.recovery_point, self.end_offset)
@@ -234,6 +236,8 @@ class CuttableLog(ShrinkingLog):
 
     def _shorten_active(self, position: int, end: int) -> None:
         old = self._segments.active
+        # First: an entry that came back would hide what is written at these offsets then.
+        self._aborted.cut(old.base_offset, end)
         interval = self._config.index_interval_bytes
         cut = shortened(old, self._files, interval, position, end)
         self._segments = self._segments.without_last(1).added(cut)

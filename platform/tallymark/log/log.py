@@ -31,7 +31,8 @@ from tallymark.log.upkeep.flush import DiskTurn, FlushJob
 from tallymark.log.upkeep.roll_policy import must_flush, must_roll
 from tallymark.log.validation.append_time import stamp_batch
 from tallymark.log.validation.preparation import Prepared, prepare
-from tallymark.protocol.records.batch import BatchHeader, place_batch
+from tallymark.protocol.records.batch import Batch, BatchHeader, place_batch, read_header
+from tallymark.protocol.records.markers import Marker, marker_batch
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 __all__ = ["EARLIEST", "LATEST", "AppendInfo", "ExpiredSegments", "Log", "LogSlice"]
@@ -66,6 +67,7 @@ class Log(CopyingLog):
         self._segments = loaded.segments
         self._epochs = loaded.epochs
         self._snapshots = loaded.snapshots
+        self._aborted = loaded.aborted
         self._producers = loaded.producers
         self._active_since_ms = loaded.active_since_ms
         self._unflushed_since_ms = loaded.unflushed_since_ms
@@ -169,10 +171,34 @@ class Log(CopyingLog):
             stamp_batch(data, now_ms)
         segment.append(data, last, timestamp)
         # Nothing may remember the batch before its bytes are written.
-        if header.producer_id >= 0:
+        if header.is_control:
+            self._remember_marker(segment, Batch(header, memoryview(data)), first, now_ms)
+        elif header.producer_id >= 0:
             self._producers.add(header, first, now_ms)
         self._grown(last + 1, now_ms)
         return AppendInfo(first, last, False, timestamp, append_time)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: Marker,
+        now_ms: int,
+        leader_epoch: int,
+        *,
+        version: int,
+    ) -> AppendInfo | None:
+        """Write the end of a transaction, for its coordinator; None for a repetition, which has its
+        effect already. ``version``: the level of ``transaction.version`` with which it ends.
+
+        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED (of
+        :meth:`~tallymark.log.producers.state.ProducerStates.check_marker`), KAFKA_STORAGE_ERROR.
+        """
+        self.check_usable()
+        data = marker_batch(marker, producer_id, producer_epoch, now_ms)
+        if not self._producers.check_marker(read_header(data), marker, version):
+            return None
+        return self.append(data, now_ms, leader_epoch, control=True)
 
     # --- leader epochs
 
@@ -257,8 +283,14 @@ class Log(CopyingLog):
             segments = self._segments.from_offset(self.recovery_point)
             work = [(segment, segment.indexes.mark()) for segment in segments]
         since, self._unflushed_since_ms = self._unflushed_since_ms, None
-        save = self._epochs.save
-        return FlushJob(self._files, self.directory, self._turn, work, self.end_offset, since, save)
+        return FlushJob(
+            self._files, self.directory, self._turn, work, self.end_offset, since, self._save_notes
+        )
+
+    def _save_notes(self) -> None:
+        """What is noted beside the segments, durably."""
+        self._aborted.save()
+        self._epochs.save()
 
     # --- end
 
@@ -285,5 +317,6 @@ class Log(CopyingLog):
         """Close the files without writing anything: the log was deleted, or its disk failed."""
         self._closed = True
         self._shut = "closed"
+        self._aborted.close()
         for segment in self._segments:
             segment.close()

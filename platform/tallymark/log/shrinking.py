@@ -17,6 +17,7 @@ from tallymark.log.disk.health import guarded
 from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.disk.partition_folder import LogKey
 from tallymark.log.leader_epochs import LeaderEpochs
+from tallymark.log.producers.aborted import AbortedIndexes
 from tallymark.log.producers.snapshot import ProducerSnapshots
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.reading import ReadableLog
@@ -36,6 +37,7 @@ class ShrinkingLog(ReadableLog):
     _starts: StartOffsets
     _epochs: LeaderEpochs
     _snapshots: ProducerSnapshots
+    _aborted: AbortedIndexes
     _producers: ProducerStates
     _active_since_ms: int | None
     _turn: DiskTurn
@@ -196,6 +198,8 @@ class ShrinkingLog(ReadableLog):
         gone = tuple(self._segments)[:count]
         if gone:
             self._segments = self._segments.without_first(count)
+            for segment in gone:
+                self._aborted.forget(segment.base_offset)
             log.info("%s: deleted %d segments, starts at %d", self.name, count, self.start_offset)
         self._epochs.cut_start(self.start_offset)
         job = DeletionJob(

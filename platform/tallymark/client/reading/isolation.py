@@ -13,10 +13,11 @@ A producer may come up several times, once for each of its aborted transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from tallymark.errors import CorruptRecordError, UserError
+from tallymark.errors import UserError
+from tallymark.protocol.records.markers import marker_of
 
 if TYPE_CHECKING:
     from tallymark.protocol.records.batch import Batch
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 _LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
-_ABORT: Final = 0
 
 
 class AbortedTransaction(NamedTuple):
@@ -62,12 +62,5 @@ def committed(batches: Iterable[Batch], aborted: Iterable[AbortedTransaction]) -
 
 
 def _is_abort(batch: Batch) -> bool:
-    """::
-
-    key of a control record: version i16 | type i16 (0 abort, 1 commit)
-    """
-    keys: Sequence[bytes | None] = batch.columns().keys()
-    key = keys[0] if keys else None
-    if key is None or len(key) < 4:
-        raise CorruptRecordError(f"a marker of a transaction has the key {key!r}")
-    return int.from_bytes(key[2:4], "big", signed=True) == _ABORT
+    marker = marker_of(batch)
+    return marker is not None and not marker.commit

@@ -12,7 +12,8 @@ from tallymark.log.leader_epochs import LeaderEpochs
 from tallymark.log.loading.epochs_of_batches import epochs_in
 from tallymark.log.loading.recovery import Recovered, recover
 from tallymark.log.loading.segment_files import begin_at, drop_before, find_end, open_segments
-from tallymark.log.producers.recovery import load_producers
+from tallymark.log.producers.aborted import AbortedIndexes
+from tallymark.log.producers.recovery import load_producers, recover_aborted
 from tallymark.log.producers.snapshot import ProducerSnapshots
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.segments.segment import Segment
@@ -32,6 +33,7 @@ class LoadedLog:
     recovered: Recovered | None
     epochs: LeaderEpochs
     snapshots: ProducerSnapshots
+    aborted: AbortedIndexes
     producers: ProducerStates
     active_since_ms: int | None
     unflushed_since_ms: int | None
@@ -45,6 +47,7 @@ def load_log(
     now_ms: int,
     recovery_point: int,
     start_offset: int,
+    high_watermark: int | None = None,
 ) -> LoadedLog:
     """Open the log in ``directory``; see :meth:`tallymark.log.log.Log.open`. Records below
     ``start_offset`` were deleted."""
@@ -59,8 +62,10 @@ def load_log(
     end = segments.active.next_offset
     first = max(start_offset, segments.start_offset)
     durable = max(min(recovery_point, end), first) if recovered else end
-    snapshots = ProducerSnapshots(files, directory)
-    producers = load_producers(snapshots, segments, now_ms)
+    snapshots, aborted = ProducerSnapshots(files, directory), AbortedIndexes(files, directory)
+    if recovered is not None:
+        recover_aborted(snapshots, aborted, segments, recovered.first, recovered.markers)
+    producers = load_producers(snapshots, segments, now_ms, high_watermark=high_watermark)
     producers.expire(now_ms, config.producer_id_expiration_ms)
     loaded = LoadedLog(
         segments,
@@ -69,6 +74,7 @@ def load_log(
         recovered,
         _load_epochs(files, directory, segments, first, recovered),
         snapshots,
+        aborted,
         producers,
         age_of(segments.active, now_ms),
         now_ms if durable < end else None,

@@ -34,13 +34,15 @@ _CRC_FROM: Final = 21  # the CRC covers the batch from its attributes on
 class Recovered:
     """The result of a recovery: ``verified`` bytes are good, ``cut`` bytes were not and are gone;
     the log now ends at ``end_offset``. ``first`` is the base offset of the first segment that was
-    checked; ``epochs`` are the (leader epoch, offset) from there on, where the epoch changes."""
+    checked; ``epochs`` are the (leader epoch, offset) from there on, where the epoch changes;
+    ``markers``: whether there are control batches."""
 
     first: int
     end_offset: int
     verified: int
     cut: int
     epochs: tuple[tuple[int, int], ...]
+    markers: bool = False
 
 
 def recover(segments: SegmentList, recovery_point: int) -> tuple[SegmentList, Recovered]:
@@ -48,8 +50,9 @@ def recover(segments: SegmentList, recovery_point: int) -> tuple[SegmentList, Re
     suspects = segments.from_offset(recovery_point)
     verified = cut = 0
     epochs: list[tuple[int, int]] = []
+    markers: list[int] = []
     for number, segment in enumerate(suspects):
-        batches = noting_epochs(verified_batches(segment), epochs)
+        batches = noting_epochs(_noting_markers(verified_batches(segment), markers), epochs)
         whole, next_offset = segment.build_indexes(batches)
         segment.end_at(next_offset)
         verified += whole
@@ -65,7 +68,18 @@ def recover(segments: SegmentList, recovery_point: int) -> tuple[SegmentList, Re
     if cut or end <= recovery_point:  # else the first flush brings the indexes to the disk
         for segment in segments.from_offset(suspects[0].base_offset):
             segment.settle_indexes()
-    return segments, Recovered(suspects[0].base_offset, end, verified, cut, tuple(epochs))
+    first = suspects[0].base_offset
+    return segments, Recovered(first, end, verified, cut, tuple(epochs), bool(markers))
+
+
+def _noting_markers(
+    batches: Iterator[tuple[int, BatchHeader]], markers: list[int]
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches; the offset of the first control batch goes into ``markers``."""
+    for each in batches:
+        if not markers and each[1].is_control:
+            markers.append(each[1].base_offset)
+        yield each
 
 
 def _cut(segment: Segment, whole: int, later: Sequence[Segment]) -> None:

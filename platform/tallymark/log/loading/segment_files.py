@@ -10,7 +10,7 @@ from tallymark.log.config import LogConfig
 from tallymark.log.disk.files import Files
 from tallymark.log.segments.segment import Segment
 from tallymark.log.segments.segment_list import SegmentList
-from tallymark.log.segments.swap_files import CLEANED, INDEXES, SWAP, complete_swaps
+from tallymark.log.segments.swap_files import BESIDE, CLEANED, SWAP, complete_swaps
 
 _LEFTOVERS: Final = (".tmp", ".deleted", CLEANED, SWAP)
 
@@ -23,7 +23,7 @@ def open_segments(files: Files, directory: str, config: LogConfig) -> SegmentLis
     bases = sorted(int(n[:-4]) for n in names if n.endswith(".log") and n[:-4].isdigit())
     for name in names:
         stem, _, suffix = name.rpartition(".")
-        orphan = f".{suffix}" in INDEXES and stem.isdigit() and int(stem) not in bases
+        orphan = f".{suffix}" in BESIDE and stem.isdigit() and int(stem) not in bases
         if orphan or name.endswith(_LEFTOVERS):
             files.remove(f"{directory}/{name}")
     interval = config.index_interval_bytes

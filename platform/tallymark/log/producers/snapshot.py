@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Container
+from contextlib import suppress
 from typing import Final
 
 import crc32c
@@ -87,6 +88,14 @@ class ProducerSnapshots:
                 except ValueError:
                     pass  # torn by a crash; the one before it is used
             self._files.remove(self._path(offset))
+        return None
+
+    def at_or_below(self, offset: int) -> tuple[int, ProducerStates] | None:
+        """The newest good snapshot not above ``offset``, with its offset. Removes none."""
+        for each in reversed(self._offsets()):
+            if each <= offset:
+                with suppress(ValueError):
+                    return each, decode_snapshot(self._files.read(self._path(each)))
         return None
 
     def _offsets(self) -> list[int]:

@@ -13,9 +13,20 @@ anything else                            OUT_OF_ORDER_SEQUENCE_NUMBER
 newer epoch                              new, if it begins with sequence 0
 unknown producer                         new, whatever its sequence: retention may have taken the
                                          earlier ones, and after a power failure the log knows less
+outside of its open transaction          INVALID_TXN_STATE
 =======================================  =====================================================
 
 Sequences run from 0 to 2^31 - 1 and then begin again.
+
+A transaction is open from its first batch until a marker: a newer epoch alone does not end it.
+:meth:`ProducerStates.check_marker` decides whether a marker is written:
+
+=======================================  =====================================================
+older coordinator than the last marker's TRANSACTION_COORDINATOR_FENCED
+older epoch                              INVALID_PRODUCER_EPOCH
+the same epoch, in TV2 (KIP-890)         INVALID_PRODUCER_EPOCH where something is open, since its
+                                         end has raised the epoch; else a repetition: success
+=======================================  =====================================================
 """
 
 from __future__ import annotations
@@ -25,9 +36,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tallymark.errors import CODES, KafkaError
+from tallymark.log.producers.transactions import EndedTransaction, OpenTransactions
 from tallymark.protocol.records.batch import BatchHeader
+from tallymark.protocol.records.markers import Marker
 
 KEPT: Final = 5
+TV2: Final = 2
 _MODULUS: Final = 2**31
 _NEAR: Final = 2**30
 """How far back a sequence counts as earlier: further, it could as well be later."""
@@ -46,8 +60,8 @@ class KeptBatch(NamedTuple):
 class ProducerEntry:
     """One producer. Every sequence from ``known_from`` to the last one is in the log.
 
-    ``coordinator_epoch`` and ``txn_first_offset`` belong to transactions (-1: none open).
-    ``updated_ms`` is the time of its last batch.
+    ``coordinator_epoch`` is that of its last marker, ``txn_first_offset`` where its open
+    transaction begins; -1: none. ``updated_ms`` is the time of its last batch or marker.
     """
 
     producer_id: int
@@ -60,12 +74,17 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """The producers of one log by their id."""
+    """The producers of one log by their id. ``transactions`` are theirs."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "transactions")
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self._entries = {entry.producer_id: entry for entry in entries}
+        self.transactions = OpenTransactions(
+            (entry.producer_id, entry.txn_first_offset)
+            for entry in self._entries.values()
+            if entry.txn_first_offset >= 0
+        )
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -85,6 +104,8 @@ class ProducerStates:
             return None
         if header.producer_epoch < entry.epoch:
             raise _refused("INVALID_PRODUCER_EPOCH", header, f"the epoch is {entry.epoch}")
+        if entry.txn_first_offset >= 0 and not header.is_transactional:
+            raise _refused("INVALID_TXN_STATE", header, "the batch is not of its transaction")
         first = header.base_sequence
         if header.producer_epoch > entry.epoch:
             if first != 0:
@@ -101,15 +122,37 @@ class ProducerStates:
             raise _refused("DUPLICATE_SEQUENCE_NUMBER", header, f"{expected} is next")
         raise _refused("OUT_OF_ORDER_SEQUENCE_NUMBER", header, f"{expected} is next")
 
-    def add(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
-        """Remember a batch that was written at ``first_offset``, or found there at a start."""
+    def check_marker(self, header: BatchHeader, marker: Marker, version: int) -> bool:
+        """Whether the marker is to be written; False for a repetition, which has its effect
+        already. ``version``: the level of ``transaction.version`` of the transaction's end
+        (KIP-1228). Raises KafkaError 47 or 52 as in the table above. Changes nothing."""
         entry = self._entries.get(header.producer_id)
-        if entry is None or entry.epoch != header.producer_epoch:
-            entry = ProducerEntry(header.producer_id, header.producer_epoch)
-            self._entries[header.producer_id] = entry
+        if entry is None:
+            return True
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise _refused(
+                "TRANSACTION_COORDINATOR_FENCED",
+                header,
+                f"coordinator epoch {marker.coordinator_epoch}, {entry.coordinator_epoch} is known",
+            )
+        is_old = header.producer_epoch < entry.epoch
+        is_same = version >= TV2 and header.producer_epoch == entry.epoch
+        if is_same and entry.txn_first_offset < 0:
+            return False
+        if is_old or is_same:
+            raise _refused("INVALID_PRODUCER_EPOCH", header, f"the epoch is {entry.epoch}")
+        return True
+
+    def add(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
+        """Remember a batch of a producer that was written at ``first_offset``, or found there at a
+        start."""
+        entry = self._entry(header)
         entry.updated_ms = now_ms
         if header.base_sequence < 0:
-            return  # a marker has no sequence
+            return  # a control batch that ends no transaction
+        if header.is_transactional and entry.txn_first_offset < 0:
+            entry.txn_first_offset = first_offset
+            self.transactions.begin(header.producer_id, first_offset)
         batches = entry.batches
         if not batches or header.base_sequence != next_sequence(batches[-1].last_sequence):
             entry.known_from = header.base_sequence
@@ -119,6 +162,30 @@ class ProducerStates:
             del batches[0]
         if (batches[-1].last_sequence - entry.known_from) % _MODULUS > _NEAR:
             entry.known_from = (batches[-1].last_sequence - _NEAR) % _MODULUS
+
+    def add_marker(
+        self, header: BatchHeader, marker: Marker, offset: int, now_ms: int
+    ) -> EndedTransaction | None:
+        """Remember a marker that was written at ``offset``, or found there. Returns the transaction
+        that it ends, if one is open here."""
+        entry = self._entry(header)
+        entry.updated_ms = now_ms
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.txn_first_offset = -1
+        return self.transactions.end(header.producer_id, offset, marker.commit)
+
+    def _entry(self, header: BatchHeader) -> ProducerEntry:
+        """The producer's entry, in the epoch of the batch: of another epoch no sequence is kept,
+        but the transaction stays open."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = ProducerEntry(header.producer_id, header.producer_epoch)
+            self._entries[header.producer_id] = entry
+        elif entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches = []
+            entry.known_from = 0
+        return entry
 
     def deepen(self, tail: Iterable[BatchHeader]) -> None:
         """Add batches that are not in the snapshot: it holds only the last one of a producer, and a

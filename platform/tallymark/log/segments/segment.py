@@ -4,6 +4,7 @@ named by the offset it begins at, with its two indexes beside it::
     00000000000000000000.log         batches with the offsets 0 .. 9999
     00000000000000000000.index       offset -> position
     00000000000000000000.timeindex   timestamp -> offset
+    00000000000000000000.txnindex    aborted transactions, if it has the marker of one
     00000000000000010000.log         10000 .. ; the last segment is the one appended to
 
 One owner appends; any thread may read and search. What a segment returns (:class:`FileSlice`,
@@ -294,7 +295,7 @@ class Segment:
         """Delete the files, the log first: a start removes indexes without a log."""
         self.removed = True
         self.close()
-        for suffix in (".log", ".index", ".timeindex"):
+        for suffix in (".log", ".index", ".timeindex", ".txnindex"):
             self._files.remove(self.stem + suffix)
 
     def release_files(self) -> bool:

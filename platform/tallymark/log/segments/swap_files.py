@@ -16,6 +16,8 @@ from tallymark.log.segments.scan import walk
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 INDEXES: Final = (".index", ".timeindex")
+BESIDE: Final = (*INDEXES, ".txnindex")
+"""All that a segment may have beside its log file."""
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,161 @@
+"""Which transactions of a log were aborted: a file beside each segment that has such a marker.
+
+``%020d.txnindex``, in Kafka's format, big-endian; 34 bytes for each abort marker of the segment, in
+the order of the log::
+
+    version int16 = 0 | producer id int64 | first offset int64 | last offset int64
+    | last stable offset int64
+
+``last offset`` is the marker's; the transaction may begin in an earlier segment. A reader that
+stops at an offset needs no entry behind the first one whose last stable offset has reached that:
+all transactions that begin before have ended by then.
+
+An entry is written with its marker and synced with the segment's flush. A recovery writes the
+entries of the segments again that it verifies (:mod:`tallymark.log.producers.recovery`).
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from tallymark.log.disk.files import File, Files, noticing_no_room, write_file
+from tallymark.log.producers.transactions import EndedTransaction
+
+SUFFIX: Final = ".txnindex"
+_ENTRY: Final = struct.Struct(">hqqqq")
+_VERSION: Final = 0
+
+
+class Aborted(NamedTuple):
+    """One aborted transaction: records of the producer from the first offset on, up to the marker
+    at the last offset."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def aborted(ended: EndedTransaction) -> Aborted:
+    """The entry of a transaction that was aborted."""
+    return Aborted(
+        ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset
+    )
+
+
+def encode_aborted(entries: Iterable[Aborted]) -> bytes:
+    """The bytes of an index file."""
+    return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+
+
+def decode_aborted(data: bytes) -> tuple[Aborted, ...]:
+    """The entries of an index file, up to the first that cannot be right: a crash may have torn the
+    last one."""
+    found: list[Aborted] = []
+    for version, *fields in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
+        entry = Aborted(*fields)
+        after = found[-1].last_offset if found else -1
+        if version != _VERSION or not after < entry.last_offset >= entry.first_offset >= 0:
+            break
+        found.append(entry)
+    return tuple(found)
+
+
+class AbortedIndexes:
+    """The index files of one log, by the base offset of their segment; read when they are needed.
+    Any thread may read; one at a time writes."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._known: dict[int, tuple[Aborted, ...]] = {}
+        self._unsynced: dict[int, File] = {}
+        self._lock = threading.Lock()
+
+    def add(self, base_offset: int, ended: EndedTransaction) -> None:
+        """An abort marker was written to the segment."""
+        entry = aborted(ended)
+        with self._lock:
+            file = self._unsynced.get(base_offset)
+            if file is None:
+                with noticing_no_room():
+                    file = self._unsynced[base_offset] = self._files.open(self._path(base_offset))
+            file.append(encode_aborted((entry,)))
+            if base_offset in self._known:
+                self._known[base_offset] = (*self._known[base_offset], entry)
+
+    def of(self, base_offset: int) -> tuple[Aborted, ...]:
+        """The entries of a segment, none where it has no file."""
+        with self._lock:
+            known = self._known.get(base_offset)
+            if known is None:
+                known = self._known[base_offset] = self._read(base_offset)
+            return known
+
+    def before(self, bases: Iterable[int], offset: int, until: int) -> list[Aborted]:
+        """What a reader has to leave out of the records from ``offset`` to below ``until``.
+        ``bases``: the segments from the one that holds ``offset`` on."""
+        found: list[Aborted] = []
+        for base in bases:
+            for entry in self.of(base):
+                if entry.last_offset >= offset and entry.first_offset < until:
+                    found.append(entry)
+                if entry.last_stable_offset >= until:
+                    return found
+        return found
+
+    def put(self, base_offset: int, entries: Iterable[Aborted]) -> None:
+        """Write the file of a segment anew, durably; none without entries."""
+        kept = tuple(entries)
+        with self._lock:
+            self._forget(base_offset)
+            if kept:
+                write_file(self._files, self._path(base_offset), encode_aborted(kept))
+            elif self._files.exists(self._path(base_offset)):
+                self._files.remove(self._path(base_offset))
+                self._files.sync_dir(self._directory)
+
+    def cut(self, base_offset: int, offset: int) -> None:
+        """Remove the entries of a segment whose markers are at ``offset`` or behind it."""
+        before = self.of(base_offset)
+        kept = [entry for entry in before if entry.last_offset < offset]
+        if len(kept) < len(before):
+            self.put(base_offset, kept)
+
+    def forget(self, base_offset: int) -> None:
+        """The segment is gone, with its files, or others have their names."""
+        with self._lock:
+            self._forget(base_offset)
+
+    def save(self) -> None:
+        """Sync what was added. Any thread may call it, one at a time."""
+        with self._lock:
+            unsynced, self._unsynced = self._unsynced, {}
+        for file in unsynced.values():
+            file.handle.sync()
+            file.close()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        with self._lock:
+            for file in self._unsynced.values():
+                file.close()
+            self._unsynced.clear()
+
+    def _forget(self, base_offset: int) -> None:
+        self._known.pop(base_offset, None)
+        file = self._unsynced.pop(base_offset, None)
+        if file is not None:
+            file.close()
+
+    def _read(self, base_offset: int) -> tuple[Aborted, ...]:
+        try:
+            return decode_aborted(self._files.read(self._path(base_offset)))
+        except FileNotFoundError:
+            return ()
+
+    def _path(self, base_offset: int) -> str:
+        return f"{self._directory}/{base_offset:020d}{SUFFIX}"
