@@ -17,7 +17,7 @@ from tallymark.log.disk.health import guarded
 from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.disk.partition_folder import LogKey
 from tallymark.log.leader_epochs import LeaderEpochs
-from tallymark.log.producers.aborted import AbortedIndexes
+from tallymark.log.producers.aborted import Aborted, AbortedIndexes
 from tallymark.log.producers.snapshot import ProducerSnapshots
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.reading import ReadableLog
@@ -164,20 +164,29 @@ class ShrinkingLog(ReadableLog):
             yield
 
     def replace_segments(
-        self, old: Sequence[Segment], new: Segment, finish: Callable[[], None]
+        self,
+        old: Sequence[Segment],
+        new: Segment,
+        aborted: Sequence[Aborted],
+        finish: Callable[[], None],
     ) -> bool:
-        """Put a compacted segment in the place of these adjacent ones; False where they are no
-        longer in the log. A step of :mod:`tallymark.log.compaction.swap`, which handles the files:
-        ``finish`` is the rest of it, for a holder of the lock, until :meth:`forget_unfinished`.
+        """Put a compacted segment in the place of these adjacent ones, with its aborted
+        transactions; False where they are no longer in the log. A step of
+        :mod:`tallymark.log.compaction.swap`, which handles the files: ``finish`` is the rest of it,
+        for a holder of the lock, until :meth:`forget_unfinished`.
         """
         self.check_usable()
         replaced = self._segments.replaced(old, new)
         if replaced is None:
             return False
+        # First: with the old list a reader finds some twice, with the new one it must find all.
+        self._aborted.adopt(new.base_offset, aborted)
         self._segments = replaced
         self._unfinished.append(finish)
         for segment in old:  # after the list: a reader of a removed segment reads the list again
             segment.removed = True
+            if segment.base_offset != new.base_offset:
+                self._aborted.forget(segment.base_offset)
         return True
 
     def forget_unfinished(self, work: Callable[[], None]) -> None:
@@ -185,10 +194,24 @@ class ShrinkingLog(ReadableLog):
         with suppress(ValueError):  # a cut has done it
             self._unfinished.remove(work)
 
+    # --- producers and their transactions
+
     @property
     def producers(self) -> ProducerStates:
         """The idempotent producers that the log remembers; do not change them."""
         return self._producers
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """Where the first transaction begins that is open, or that ended at ``high_watermark`` or
+        behind it: readers of committed records stop there. None: there is none."""
+        first = self._producers.transactions.first_unstable(high_watermark)
+        return None if first is None else max(first, self.start_offset)
+
+    def aborted(self, offset: int, until: int) -> list[Aborted]:
+        """The aborted transactions that have records from ``offset`` to below ``until``, the last
+        stable offset at most. Any thread may call it."""
+        bases = [each.base_offset for each in self._segments.from_offset(offset)]
+        return self._aborted.before(bases, offset, until)
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget idempotent producers that were idle too long. Returns how many."""

@@ -52,11 +52,12 @@ def compact(
     *,
     clean_until: int = -1,
     now_ms: int = 0,
+    until: int | None = None,
     map_bytes: int = MAP_BYTES,
     swapping: Callable[..., bool] = swap,
 ) -> Summary:
     """One compaction of everything that can be; the summary's ``until`` is the next clean point."""
-    dirt = dirt_of(target, clean_until, now_ms)
+    dirt = dirt_of(target, clean_until, now_ms, until)
     run = Compaction(files, task_of(target, dirt, now_ms, map_bytes))
     for cleaned in run:
         assert isinstance(cleaned, Cleaned)

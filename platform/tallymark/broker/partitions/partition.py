@@ -110,8 +110,11 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """No transaction is open below it. There are none, so this is the high watermark."""
-        return self.high_watermark
+        """The offset up to which readers of committed records may read: below it every transaction
+        has ended, with a marker that all replicas have."""
+        high_watermark = self.high_watermark
+        unstable = self.log.first_unstable(high_watermark)
+        return high_watermark if unstable is None else min(high_watermark, unstable)
 
     @property
     def is_replicated(self) -> bool:

@@ -25,6 +25,8 @@ from tallymark.protocol.varint import encode_varint
 
 HORIZON: Final = 0x40
 _CODEC: Final = 0x07
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
 _CRC_FROM: Final = 21
 _CRC_AT: Final = 17
 
@@ -37,8 +39,9 @@ def delete_horizon(header: BatchHeader) -> int | None:
 
 def empty_batch(header: BatchHeader) -> bytes:
     """The batch without any of its records. Its greatest timestamp stays, or a segment of empty
-    batches would never be old enough for retention."""
-    attributes = header.attributes & ~(_CODEC | HORIZON)
+    batches would never be old enough for retention. It is of no transaction any more: without its
+    marker it would seem open."""
+    attributes = header.attributes & ~(_CODEC | HORIZON | _TRANSACTIONAL | _CONTROL)
     return _assemble(header, attributes, header.max_timestamp, header.max_timestamp, 0, b"")
 
 

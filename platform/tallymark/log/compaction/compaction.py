@@ -31,9 +31,10 @@ from tallymark.log.compaction.output import CleanedFiles
 from tallymark.log.compaction.plan import ClosedSegment, group_segments
 from tallymark.log.compaction.task import Cleaned, CompactionTask, Paused, Summary
 from tallymark.log.compaction.throttle import Throttle, TimeSlice
+from tallymark.log.compaction.transactions import Transactions, aborted_in
 from tallymark.log.disk.files import Files
 from tallymark.log.segments.scan import Window, header_at
-from tallymark.protocol.records.batch import Batch
+from tallymark.protocol.records.batch import Batch, BatchHeader, read_header
 from tallymark.protocol.schema import Buffer
 
 _CHUNK: Final = 1 << 20
@@ -60,14 +61,23 @@ class Compaction:
         self._throttle = throttle or Throttle(task.bytes_per_second)
         self._time_slice = time_slice or TimeSlice()
         self._tally = Tally()
+        self._transactions = Transactions()
         self._until = task.first_dirty
         self._before = self._after = 0
 
     def __iter__(self) -> Generator[Cleaned | Paused, None, None]:
         task = self._task
+        first = task.segments[0].base_offset if task.segments else 0
+        self._transactions = Transactions(aborted_in(self._files, task.directory, first))
         offsets = yield from self._map_keys()
         keep = BatchFilter(
-            offsets, self._until, task.producers, task.now_ms, task.delete_retention_ms, self._tally
+            offsets,
+            self._until,
+            task.producers,
+            task.now_ms,
+            task.delete_retention_ms,
+            self._transactions,
+            self._tally,
         )
         reached = [each for each in task.segments if each.base_offset < self._until]
         for group in group_segments(reached, task.segment_bytes):
@@ -99,6 +109,8 @@ class Compaction:
                 following = batch.header.next_offset
                 if following <= self._task.first_dirty:
                     continue
+                if self._transactions.hide(batch.header):
+                    continue  # its records replace nothing
                 self._until = _note_keys(batch, offsets, self._task.first_dirty)
                 if self._until < following:
                     return offsets
@@ -139,9 +151,16 @@ class Compaction:
                 changed = changed or data is not batch.data
                 if data:
                     output.add(data)
+                    self._note_marker(batch.header, data, output)
                     self._throttle.spend(len(data))
                 yield from self._rest()
         return changed
+
+    def _note_marker(self, header: BatchHeader, data: Buffer, output: CleanedFiles) -> None:
+        """A marker of an abort stays, with its entry."""
+        entry = self._transactions.entry_of(header) if header.is_control else None
+        if entry is not None and read_header(data).is_control:
+            output.add_aborted(entry)
 
     def _rest(self) -> Iterator[Paused]:
         if self._time_slice.is_over:

@@ -7,7 +7,10 @@ a tombstone (null value), the last      stays until the delete horizon of its ba
 a record without a key                  stays: no later record can replace it. (New
                                         ones are refused; these are from before the topic was
                                         compacted. Kafka drops them.)
-a control batch                         stays as it is
+a record of an aborted transaction      is removed
+a marker of a transaction               stays while records of the transaction do, then until the
+                                        delete horizon that it gets has passed
+another control batch                   stays as it is
 a batch whose records do not decode     stays as it is: its keys are not known
 a batch that holds too much             stays as it is (see :func:`open_batch`)
 at or behind the end of the map         stays as it is until the next compaction
@@ -28,7 +31,14 @@ from typing import Final
 from tallymark.errors import RemoteProtocolError
 from tallymark.log.compaction.batch import delete_horizon, empty_batch, rewrite
 from tallymark.log.compaction.offset_map import OffsetMap
-from tallymark.protocol.records.batch import Batch, BatchHeader, Record, RecordStretches
+from tallymark.log.compaction.transactions import Transactions
+from tallymark.protocol.records.batch import (
+    Batch,
+    BatchHeader,
+    Record,
+    RecordStretches,
+    read_header,
+)
 from tallymark.protocol.records.compression import DecompressedTooLargeError
 from tallymark.protocol.schema import Buffer
 
@@ -66,14 +76,42 @@ class BatchFilter:
     producers: Mapping[int, int]
     now_ms: int
     delete_retention_ms: int
+    transactions: Transactions = field(default_factory=Transactions)
     tally: Tally = field(default_factory=Tally)
 
     def __call__(self, batch: Batch, *, last: bool) -> Buffer:
         """The bytes that replace the batch, none where it is removed. ``last``: it is the last one
         of its segment. Where nothing changes it returns the bytes of the batch itself."""
         header = batch.header
-        if header.base_offset >= self.until or header.is_control:
+        if header.base_offset >= self.until:
             return batch.data
+        if header.is_control:
+            return self._marker(batch, last)
+        if self.transactions.hide(header):
+            self.tally.records += header.record_count
+            self.tally.removed += header.record_count
+            return self._without_records(batch, last)
+        kept = self._of_producer(batch, last)
+        if len(kept) and read_header(kept).record_count:
+            self.transactions.keep(header)
+        return kept
+
+    def _marker(self, batch: Batch, last: bool) -> Buffer:
+        header = batch.header
+        if not header.is_transactional or self.transactions.end(header):
+            return batch.data
+        horizon = delete_horizon(header)
+        if horizon is None:
+            return rewrite(header, batch.records(), self._new_horizon())
+        if horizon > self.now_ms:
+            return batch.data
+        return empty_batch(header) if last else b""
+
+    def _new_horizon(self) -> int:
+        return min(self.now_ms + self.delete_retention_ms, _LAST_TIME)
+
+    def _of_producer(self, batch: Batch, last: bool) -> Buffer:
+        header = batch.header
         horizon = delete_horizon(header)
         expired = horizon is not None and horizon <= self.now_ms
         try:
@@ -95,7 +133,7 @@ class BatchFilter:
         if not tombstones:
             horizon = None
         elif horizon is None:
-            horizon = min(self.now_ms + self.delete_retention_ms, _LAST_TIME)
+            horizon = self._new_horizon()
         if kept == len(flags) and horizon == delete_horizon(header):
             return batch.data
         return rewrite(header, compress(records.records(), flags), horizon)

@@ -1,5 +1,5 @@
 """The files of a new segment while a compaction writes it: ``.log.cleaned``, ``.index.cleaned``,
-``.timeindex.cleaned`` (Kafka's names)."""
+``.timeindex.cleaned``, ``.txnindex.cleaned`` (Kafka's names)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from contextlib import suppress
 from typing import Final
 
 from tallymark.log.disk.files import File, Files
+from tallymark.log.producers.aborted import Aborted, encode_aborted
 from tallymark.log.segments.indexes import SegmentIndexes
-from tallymark.log.segments.swap_files import CLEANED, INDEXES
+from tallymark.log.segments.swap_files import ABORTED, BESIDE, CLEANED, INDEXES
 from tallymark.protocol.records.batch import read_header
 from tallymark.protocol.schema import Buffer
 
@@ -25,6 +26,7 @@ class CleanedFiles:
         self._stem = f"{directory}/{base_offset:020d}"
         self._indexes = SegmentIndexes(self._stem, interval)
         self._pending = bytearray()
+        self._aborted: list[Aborted] = []
         self._log = self._create(".log")
 
     def add(self, data: Buffer) -> None:
@@ -37,16 +39,25 @@ class CleanedFiles:
         if len(self._pending) >= _WRITE_BYTES:
             self._write()
 
+    def add_aborted(self, entry: Aborted) -> None:
+        """The marker of this aborted transaction was added."""
+        self._aborted.append(entry)
+
     def finish(self) -> None:
-        """On return everything is on the disk except for the names."""
+        """On return everything is on the disk except for the names. The index of aborted
+        transactions takes the place of an old one, also where no entry is left."""
         self._write()
         self._log.handle.sync()
         self._log.close()
         indexes = self._indexes
         # As the last entry the greatest timestamp, as in every finished segment.
         indexes.times.append(indexes.max_timestamp, indexes.max_relative)
-        contents = (indexes.offsets.encode(), indexes.times.encode())
-        for suffix, content in zip(INDEXES, contents, strict=True):
+        contents = dict(
+            zip(INDEXES, (indexes.offsets.encode(), indexes.times.encode()), strict=True)
+        )
+        if self._aborted or self._files.exists(f"{self._stem}{ABORTED}"):
+            contents[ABORTED] = encode_aborted(self._aborted)
+        for suffix, content in contents.items():
             file = self._create(suffix)
             file.append(content)
             file.handle.sync()
@@ -56,7 +67,7 @@ class CleanedFiles:
         """The new segment is not wanted, or cannot be finished."""
         self._log.close()
         with suppress(OSError):
-            for suffix in (".log", *INDEXES):
+            for suffix in (".log", *BESIDE):
                 self._files.remove(f"{self._stem}{suffix}{CLEANED}")
 
     def _write(self) -> None:

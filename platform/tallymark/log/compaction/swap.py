@@ -24,14 +24,18 @@ from contextlib import suppress
 from tallymark.errors import KafkaError
 from tallymark.log.compaction.task import Cleaned
 from tallymark.log.log import Log
+from tallymark.log.producers.aborted import Aborted, decode_aborted
 from tallymark.log.segments.segment import Segment
 from tallymark.log.segments.swap_files import (
+    ABORTED,
+    BESIDE,
     CLEANED,
     INDEXES,
     SWAP,
     remove_files,
     remove_new,
     remove_sources,
+    rename_aborted,
 )
 
 
@@ -52,6 +56,7 @@ class Swap:
         bases = set(cleaned.sources)
         self._sources = [each for each in target.closed_segments if each.base_offset in bases]
         self._new: Segment | None = None
+        self._aborted: tuple[Aborted, ...] = ()
 
     def prepare(self) -> None:
         """Rename the new segment so that a start would use it, and open it."""
@@ -59,6 +64,7 @@ class Swap:
             if self._log.cuts != self._cuts:
                 return
             self._new = self._opened()
+            self._aborted = self._aborted_of_new()
             self._files.rename(f"{self._stem}.log{CLEANED}", f"{self._stem}.log{SWAP}")
             self._files.sync_dir(self._log.directory)
 
@@ -70,7 +76,9 @@ class Swap:
         assert self._new is not None, "prepare() first"
         if len(self._sources) != len(self._cleaned.sources):
             return False
-        return self._log.replace_segments(self._sources, self._new, self._rename_once)
+        return self._log.replace_segments(
+            self._sources, self._new, self._aborted, self._rename_once
+        )
 
     def finish(self) -> None:
         """Remove the sources and give the new files their names. A log that was deleted meanwhile
@@ -104,6 +112,10 @@ class Swap:
             next_offset=cleaned.end_offset,
         )
 
+    def _aborted_of_new(self) -> tuple[Aborted, ...]:
+        path = f"{self._stem}{ABORTED}{CLEANED}"
+        return decode_aborted(self._files.read(path)) if self._files.exists(path) else ()
+
     def _rename_once(self) -> None:
         if not self._finished:
             self._rename()
@@ -116,12 +128,13 @@ class Swap:
             source.close()
         if new.removed:  # retention was faster: what it has deleted goes with its sources
             for source in self._sources:
-                remove_files(self._files, source.stem, (".log", *INDEXES))
+                remove_files(self._files, source.stem, (".log", *BESIDE))
             self._remove_new()
             return
         remove_sources(self._files, self._log.directory, self._cleaned.sources)
         for suffix in INDEXES:
             self._files.rename(f"{self._stem}{suffix}{CLEANED}", f"{self._stem}{suffix}")
+        rename_aborted(self._files, self._stem)
         self._files.rename(f"{self._stem}.log{SWAP}", new.path)
         self._files.sync_dir(self._log.directory)
 

@@ -118,6 +118,12 @@ class AbortedIndexes:
                 self._files.remove(self._path(base_offset))
                 self._files.sync_dir(self._directory)
 
+    def adopt(self, base_offset: int, entries: Iterable[Aborted]) -> None:
+        """A compacted segment has this base offset, with a file of these entries."""
+        with self._lock:
+            self._forget(base_offset)
+            self._known[base_offset] = tuple(entries)
+
     def cut(self, base_offset: int, offset: int) -> None:
         """Remove the entries of a segment whose markers are at ``offset`` or behind it."""
         before = self.of(base_offset)

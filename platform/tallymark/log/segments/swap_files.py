@@ -16,7 +16,8 @@ from tallymark.log.segments.scan import walk
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 INDEXES: Final = (".index", ".timeindex")
-BESIDE: Final = (*INDEXES, ".txnindex")
+ABORTED: Final = ".txnindex"
+BESIDE: Final = (*INDEXES, ABORTED)
 """All that a segment may have beside its log file."""
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ def complete_swaps(files: Files, directory: str) -> None:
         sources = [first, *(other for other in bases if first < other < end)]
         log.info("%s: completing the compaction of %d segments", directory, len(sources))
         remove_sources(files, directory, sources)
+        rename_aborted(files, f"{directory}/{base}")
         files.rename(f"{directory}/{name}", f"{directory}/{base}.log")
         files.sync_dir(directory)
 
@@ -55,16 +57,23 @@ def remove_prepared(files: Files, directory: str) -> None:
 
 def remove_new(files: Files, directory: str, base_offset: int) -> None:
     """Remove the files of a new segment that is not wanted, whatever they are called by now."""
-    names = (f".log{SWAP}", f".log{CLEANED}", *(f"{suffix}{CLEANED}" for suffix in INDEXES))
+    names = (f".log{SWAP}", f".log{CLEANED}", *(f"{suffix}{CLEANED}" for suffix in BESIDE))
     remove_files(files, f"{directory}/{base_offset:020d}", names)
 
 
 def remove_sources(files: Files, directory: str, sources: Sequence[int]) -> None:
-    """Durably remove the old files, except the log file that the new one will replace."""
+    """Durably remove the old files, except the log file that the new one will replace, and what
+    :func:`rename_aborted` will: unlike the indexes it cannot be built again."""
     for number, base in enumerate(sources):
-        suffixes = (".log", *INDEXES) if number else INDEXES
+        suffixes = (".log", *BESIDE) if number else INDEXES
         remove_files(files, f"{directory}/{base:020d}", suffixes)
     files.sync_dir(directory)
+
+
+def rename_aborted(files: Files, stem: str) -> None:
+    """Give the new segment its index of aborted transactions, if it has one, and not already."""
+    if files.exists(f"{stem}{ABORTED}{CLEANED}"):
+        files.rename(f"{stem}{ABORTED}{CLEANED}", f"{stem}{ABORTED}")
 
 
 def remove_files(files: Files, stem: str, suffixes: Sequence[str]) -> None:

@@ -191,6 +191,7 @@ def encode_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
     leader_epoch: int = -1,
+    transactional: bool = False,
 ) -> bytes:
     """One batch of ``records``: (key, value, headers, timestamp in ms) each."""
     builder = BatchBuilder()
@@ -203,6 +204,7 @@ def encode_batch(
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
         leader_epoch=leader_epoch,
+        transactional=transactional,
     )
 
 
