@@ -245,7 +245,9 @@ class CuttableLog(ShrinkingLog):
 
     def _rebuild(self, now_ms: int) -> None:
         """What was remembered of the records that are gone."""
+        before = self._producers.transactions
         self._producers = load_producers(self._snapshots, self._segments, now_ms)
+        self._producers.transactions.keep_ended(before, self.end_offset)
         self._producers.expire(now_ms, self._config.producer_id_expiration_ms)
         self._active_since_ms = age_of(self._segments.active, now_ms)
         if self.recovery_point >= self.end_offset:

@@ -140,6 +140,7 @@ class LogManager:
             health=home.health,
             starts=home.starts,
         )
+        self._logs[key].hold_back(home.high_watermarks.get(key), now_ms)
         self._logs[key].save_recovery_points = self._checkpoints[home].wanted
         self._homes[key] = home
         home.population += 1

@@ -18,6 +18,7 @@ from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.disk.partition_folder import LogKey
 from tallymark.log.leader_epochs import LeaderEpochs
 from tallymark.log.producers.aborted import Aborted, AbortedIndexes
+from tallymark.log.producers.recovery import load_producers
 from tallymark.log.producers.snapshot import ProducerSnapshots
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.reading import ReadableLog
@@ -206,6 +207,16 @@ class ShrinkingLog(ReadableLog):
         behind it: readers of committed records stop there. None: there is none."""
         first = self._producers.transactions.first_unstable(high_watermark)
         return None if first is None else max(first, self.start_offset)
+
+    def hold_back(self, high_watermark: int, now_ms: int) -> None:
+        """After a start: the partition's high watermark is that, and readers wait for the markers
+        that it has not passed. Reads the log from there on, if there are transactions."""
+        known = any(entry.coordinator_epoch >= 0 for entry in self._producers)
+        if known and high_watermark < self.end_offset:
+            with guarded(self._health, f"read the producers of {self.name}"):
+                self._producers.transactions = load_producers(
+                    self._snapshots, self._segments, now_ms, high_watermark=high_watermark
+                ).transactions
 
     def aborted(self, offset: int, until: int) -> list[Aborted]:
         """The aborted transactions that have records from ``offset`` to below ``until``, the last

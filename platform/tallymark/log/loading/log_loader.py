@@ -47,7 +47,6 @@ def load_log(
     now_ms: int,
     recovery_point: int,
     start_offset: int,
-    high_watermark: int | None = None,
 ) -> LoadedLog:
     """Open the log in ``directory``; see :meth:`tallymark.log.log.Log.open`. Records below
     ``start_offset`` were deleted."""
@@ -65,7 +64,7 @@ def load_log(
     snapshots, aborted = ProducerSnapshots(files, directory), AbortedIndexes(files, directory)
     if recovered is not None:
         recover_aborted(snapshots, aborted, segments, recovered.first, recovered.markers)
-    producers = load_producers(snapshots, segments, now_ms, high_watermark=high_watermark)
+    producers = load_producers(snapshots, segments, now_ms)
     producers.expire(now_ms, config.producer_id_expiration_ms)
     loaded = LoadedLog(
         segments,

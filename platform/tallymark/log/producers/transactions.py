@@ -60,6 +60,13 @@ class OpenTransactions:
         self._ended.append(ended)
         return ended
 
+    def keep_ended(self, before: OpenTransactions, end_offset: int) -> None:
+        """The log was cut to ``end_offset``, and this was read again from it. What ended below that
+        is still to be passed by the high watermark."""
+        ended = (*before._ended, *self._ended)
+        by_marker = {each.last_offset: each for each in ended if each.last_offset < end_offset}
+        self._ended = deque(by_marker[offset] for offset in sorted(by_marker))
+
     def first_unstable(self, high_watermark: int) -> int | None:
         """Where the first transaction begins that is open, or whose marker is at ``high_watermark``
         or behind it. The high watermark never falls in the life of this object."""
