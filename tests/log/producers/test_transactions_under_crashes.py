@@ -46,7 +46,7 @@ class TransactionsUnderCrashes(RuleBasedStateMachine):
     @initialize(compacted=st.booleans())
     def begin(self, compacted: bool) -> None:
         self.config = replace(CONFIG, compact=compacted)
-        self.compacted_until = 0
+        self.compacted_until = self.committed_until = 0
         self.files = MemoryFiles()
         self.files.make_dirs(FOLDER)
         self.files.sync_dir("/")
@@ -174,10 +174,12 @@ class TransactionsUnderCrashes(RuleBasedStateMachine):
         )
         self.clean_until = summary.until
         self.compacted_until = max(self.compacted_until, summary.until)
+        # The markers that it has followed are committed: no cut takes them.
+        self.committed_until = len(self.entries)
 
     @rule(data=st.data())
     def cut(self, data: st.DataObject) -> None:
-        lowest = max(self.log.start_offset, self.compacted_until)
+        lowest = max(self.log.start_offset, self.committed_until)
         if lowest <= len(self.entries):
             offset = data.draw(st.integers(lowest, len(self.entries)))
             self.log.truncate_to(offset, self.now)
