@@ -130,7 +130,7 @@ class LogManager:
         self.high_watermarks.settle(home, ends)
 
     def _open_log(self, home: DataDir, key: LogKey, clean: bool, point: int, now_ms: int) -> None:
-        self._logs[key] = Log.open(
+        opened = self._logs[key] = Log.open(
             self._files,
             f"{home.path}/{key}",
             self._config_of(key.topic),
@@ -140,10 +140,9 @@ class LogManager:
             health=home.health,
             starts=home.starts,
         )
-        self._logs[key].hold_back(home.high_watermarks.get(key), now_ms)
-        self._logs[key].save_recovery_points = self._checkpoints[home].wanted
-        self._homes[key] = home
-        home.population += 1
+        opened.hold_back(home.high_watermarks.get(key), now_ms)
+        opened.save_recovery_points = self._checkpoints[home].wanted
+        self._homes[key], home.population = home, home.population + 1
 
     def adopt(self, cluster_id: str) -> None:
         """Write the cluster id into directories that have none. UserError where one belongs to

@@ -110,11 +110,9 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which readers of committed records may read: below it every transaction
-        has ended, with a marker that all replicas have."""
-        high_watermark = self.high_watermark
-        unstable = self.log.first_unstable(high_watermark)
-        return high_watermark if unstable is None else min(high_watermark, unstable)
+        """The offset up to which readers of committed records may read."""
+        unstable = self.log.first_unstable(committed := self.high_watermark)
+        return committed if unstable is None else min(committed, unstable)
 
     @property
     def is_replicated(self) -> bool:

@@ -3,8 +3,7 @@ named by the offset it begins at, with its two indexes beside it::
 
     00000000000000000000.log         batches with the offsets 0 .. 9999
     00000000000000000000.index       offset -> position
-    00000000000000000000.timeindex   timestamp -> offset
-    00000000000000000000.txnindex    aborted transactions, if it has the marker of one
+    00000000000000000000.timeindex   timestamp -> offset; .txnindex: transactions aborted in it
     00000000000000010000.log         10000 .. ; the last segment is the one appended to
 
 One owner appends; any thread may read and search. What a segment returns (:class:`FileSlice`,
