@@ -19,6 +19,7 @@ from tallymark.net.client.connect import connect
 from tallymark.net.server.connection import ServerConnection
 from tallymark.net.server.handler import Answer, Connection, Handler
 from tallymark.net.server.limits import ServerLimits
+from tallymark.net.server.outbox import Outbox
 from tallymark.net.server.responses import Payload
 from tallymark.net.server.server import Server
 from tallymark.protocol import frames
@@ -488,6 +489,47 @@ def test_many_requests_of_one_piece_are_answered_in_order_and_together() -> None
             writer.close()
 
     run(scenario)
+
+
+def test_requests_that_waited_and_end_in_one_turn_are_answered_with_one_write(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One commit of a partition answers all producers' requests that wait for it: each answer was
+    a system call of its own."""
+    writes: list[int] = []
+
+    async def scenario() -> None:
+        waiting: list[asyncio.Future[Answer]] = []
+
+        def wait(
+            header: RequestHeader, body: memoryview, connection: Connection
+        ) -> asyncio.Future[Answer]:
+            future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+            waiting.append(future)
+            return future
+
+        def flush(self: Outbox, plain: Callable[[Outbox], None] = Outbox.flush) -> None:
+            if self.out_bytes:
+                writes.append(self.out_bytes)
+            plain(self)
+
+        monkeypatch.setattr(Outbox, "flush", flush)
+        async with serving(wait) as server:
+            reader, writer = await asyncio.open_connection(*server.address)
+            count = 50
+            writer.write(
+                b"".join(frames.encode_request(ask("x"), 9, n, None) for n in range(count))
+            )
+            while len(waiting) < count:
+                await asyncio.sleep(0)
+            answers = [metadata(RequestHeader(3, 9, n, None), str(n)) for n in range(count)]
+            for future, each in zip(waiting, answers, strict=True):
+                future.set_result(each)
+            assert await reader.readexactly(sum(map(len, answers))) == b"".join(answers)
+            writer.close()
+
+    run(scenario)
+    assert len(writes) == 1
 
 
 def test_a_stop_lets_answers_under_way_leave() -> None:

@@ -27,6 +27,7 @@ from tallymark.broker.replicas.answers import (
     read_offset,
     what_to_do,
 )
+from tallymark.broker.replicas.asking import Asking
 from tallymark.broker.replicas.fetch_requests import (
     FIRST_VERSION,
     Candidate,
@@ -56,8 +57,6 @@ _STEPS_WAIT: Final = 0.05
 """Seconds that a request waits for steps of partitions: they are asked for with it then."""
 _STEPS_WAIT_MS: Final = 50
 """While steps are being done, a leader that has nothing to send keeps a request so long only."""
-_GIVE_UP_AFTER: Final = 0.01
-"""Seconds: the answer of a leader that has something to send comes sooner."""
 _TURN_BYTES: Final = 64 * 1024
 _TURN_LOOKS: Final = 200
 _TURN_PARTITIONS: Final = 16
@@ -95,8 +94,7 @@ class Fetcher:
         self._looked_ms = 0
         self._changed = asyncio.Event()
         """Something may be asked that could not be asked before."""
-        self._urgent = asyncio.Event()
-        """And a request that is kept by the leader is given up for it."""
+        self._asking = Asking()
         self._connection: BrokerConnection | None = None
         self._session = FollowerSession()
         self._asked_as = -1
@@ -116,7 +114,7 @@ class Fetcher:
         """Copy this partition, too."""
         self._partitions[followed.id] = followed
         self.touch(followed.id)
-        self._urgent.set()
+        self._asking.hurry()
 
     def drop(self, followed: FollowedPartition) -> None:
         """Ask for it no more."""
@@ -137,12 +135,13 @@ class Fetcher:
         """At all partitions, now."""
         self._touched.update(self._partitions)
         self._changed.set()
-        self._urgent.set()
+        self._asking.hurry()
 
     async def stop(self) -> None:
         """Close the connection, end the task."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        await self._asking.stop()
         await self._close()
 
     # --- the task
@@ -150,7 +149,7 @@ class Fetcher:
     async def _run(self) -> None:
         while True:
             self._changed.clear()
-            self._urgent.clear()
+            self._asking.is_urgent = False
             if not self._partitions or self._copying.epoch < 0:
                 await self._close()
                 await self._changed.wait()
@@ -241,20 +240,10 @@ class Fetcher:
         me = Replica(self._copying.me, self._asked_as)
         request = fetch_request(self._session.next(choice.asks), me, settings, wait_ms)
         timeout_ms = wait_ms + settings.replica_socket_timeout_ms
-        sending = asyncio.create_task(connection.send(request, timeout_ms))
-        urgent = asyncio.create_task(self._urgent.wait())
-        try:
-            await asyncio.wait((sending, urgent), return_when=asyncio.FIRST_COMPLETED)
-            if not sending.done():
-                await asyncio.wait((sending,), timeout=_GIVE_UP_AFTER)
-            if sending.done():
-                return sending.result()
+        response = await self._asking.send(connection, request, timeout_ms)
+        if response is None:
             await self._close()
-            return None
-        finally:
-            urgent.cancel()
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+        return response
 
     async def _answered(
         self, response: FetchResponse, choice: Choice, connection: BrokerConnection

@@ -39,6 +39,7 @@ connections get their turn."""
 _TURN_SECONDS: Final = 0.002
 """After so much time no other request is begun in that turn, either."""
 _LAST_ANSWERS_SECONDS: Final = 5.0
+_FAILED: Final = "api key %d of %s failed, its connection is closed; repeated=%d"
 
 
 class ServerConnection(asyncio.BufferedProtocol):
@@ -64,6 +65,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._backlog: deque[memoryview] = deque()
         self._answers = AnswerQueue()
         self._advancing = False
+        self._is_due = False  # :meth:`_advance`, in the next turn of the event loop
         self._stopping = False
         self._muted = 0
         self._writable = asyncio.Event()
@@ -210,6 +212,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _advance(self) -> None:
         """Start handlers and write answers until neither is possible."""
+        self._is_due = False
         if self._advancing or self.closed:
             return
         self._advancing = True
@@ -306,23 +309,22 @@ class ServerConnection(asyncio.BufferedProtocol):
         place.answer, place.ready = task.result(), True
         if self._advancing:
             self._outbox.collect()
-        else:
+        elif len(self._answers) == 1:
             self._advance()
+        elif self._answers.has_next and not self._is_due:
+            # One commit answers many requests: their answers leave with one write.
+            self._is_due = True
+            self._loop.call_soon(self._advance)
 
     def _failed(self, api_key: int, error: BaseException) -> None:
         self._outbox.flush()  # send the answers to earlier requests
         if isinstance(error, ProtocolError):
             self._give_up(f"bad request (api key {api_key}): {error}")
             return
-        held = self._owner.log_rate.passes(
-            (api_key, type(error))
-        )  # a bug of ours: one line for all hosts
+        # A bug of ours: one line for all hosts.
+        held = self._owner.log_rate.passes((api_key, type(error)))
         if held is not None:
-            log.error(
-                "api key %d of %s failed, its connection is closed; repeated=%d",
-                *(api_key, self.peer, held),
-                exc_info=error,
-            )
+            log.error(_FAILED, api_key, self.peer, held, exc_info=error)
         self.abort()
 
     def _give_up(self, why: str) -> None:
@@ -333,18 +335,16 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _drained(self, error: BaseException | None) -> None:
         """The outbox's task has written its answers, or has failed with ``error``."""
-        if isinstance(error, OSError):
-            self._log_rated(logging.INFO, "went away", error)
-        elif isinstance(error, CutFileError):
-            self._log_rated(logging.ERROR, "got a response that was cut short", error)
-        elif error is not None and not isinstance(error, asyncio.CancelledError):
-            log.error("writing to %s failed", self.peer, exc_info=error)
         if error is None:
             self._advance()
-        else:
-            self.abort()
-
-    def _log_rated(self, level: int, what: str, error: Exception) -> None:
-        held = self._owner.log_rate.passes((what, self.host))
-        if held is not None:
-            log.log(level, "%s %s: %s; repeated=%d", self.peer, what, error, held)
+            return
+        if isinstance(error, OSError | CutFileError):
+            gone = isinstance(error, OSError)
+            what = "went away" if gone else "got a response that was cut short"
+            held = self._owner.log_rate.passes((what, self.host))
+            if held is not None:
+                level = logging.INFO if gone else logging.ERROR
+                log.log(level, "%s %s: %s; repeated=%d", self.peer, what, error, held)
+        elif not isinstance(error, asyncio.CancelledError):
+            log.error("writing to %s failed", self.peer, exc_info=error)
+        self.abort()

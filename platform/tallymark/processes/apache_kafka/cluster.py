@@ -16,6 +16,13 @@ from tallymark.processes.apache_kafka.server import (
 from tallymark.processes.free_ports import free_ports
 
 _STOP_SECONDS: Final = 5.0
+_PATIENT: Final = {
+    # On a busy machine three JVMs that start together keep each other waiting.
+    "initial.broker.registration.timeout.ms": "180000",
+    "broker.session.timeout.ms": "6000",
+    "controller.quorum.fetch.timeout.ms": "5000",
+    "controller.quorum.election.timeout.ms": "2000",
+}
 
 
 class ApacheKafkaCluster(ClosedByWith):
@@ -41,7 +48,7 @@ class ApacheKafkaCluster(ClosedByWith):
         self.brokers = {
             number: ApacheKafkaServer(
                 self.folder / f"broker-{number}",
-                settings,
+                {**_PATIENT, **(settings or {})},
                 port=port,
                 node_id=number,
                 heap=heap,
