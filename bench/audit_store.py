@@ -2,6 +2,7 @@
 
     python bench/audit_store.py [--scale 1] [--store postgresql|sqlite] [--only sizing,queries]
                                 [--json FILE]
+    python bench/audit_store.py --only migration [--scale 1]    see support/audit/store_migration.py
 
 ``sizing``: at scale 1 a tenth of a day of 100 topics, 50 instances and 1,440 windows in 4 tiers, so
 2,880,000 cells (10 topics). Each is written once, by the code with which collectors save: claims of
@@ -30,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import text
+from support.audit.store_migration import migrated
 from support.measure import machine, table
 
 from tallymark_audit.store.reading import window_evidence
@@ -95,6 +97,9 @@ def main() -> None:
             kind: answering(kind, given.scale) for kind in ("sqlite", "postgresql")
         }
         print_queries(results["queries"])
+    if "migration" in parts:
+        results["migration"] = migrated(int(1_000_000 * given.scale))
+        print(table(results["migration"]))
     if given.json:
         given.json.write_text(json.dumps(results, indent=2) + "\n")
 

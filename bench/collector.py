@@ -213,10 +213,16 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--parts", action="store_true", help="where the time goes, instead")
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peak:
         print(_peak(args.peak))
+        return 0
+    if args.parts:
+        from support.audit import collector_parts  # it measures what is in this module
+
+        collector_parts.report(args.records, args.rounds, args.json)
         return 0
     logs = {
         "one producer": prepared(args.records),

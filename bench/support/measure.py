@@ -17,18 +17,23 @@ _CLIENTS: Final = Path(__file__).with_name("clients.py")
 _BLOCK: Final = 8 * 1024 * 1024
 
 
-class Running(Protocol):
+class Served(Protocol):
+    """What a client needs."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+class Running(Served, Protocol):
     """A broker process."""
 
     @property
     def pid(self) -> int: ...
     @property
-    def bootstrap_servers(self) -> str: ...
-    @property
     def data(self) -> Path: ...
 
 
-def client(broker: Running, **job: Any) -> dict[str, float]:
+def client(broker: Served, **job: Any) -> dict[str, float]:
     """Run one job of :mod:`clients` against ``broker``."""
     job = {"servers": broker.bootstrap_servers, **job}
     ended = subprocess.run(

@@ -12,6 +12,9 @@ from support.bench_server import BenchServer
 from tallymark.processes.free_ports import free_ports
 
 _WITH_UVLOOP: Final = "import uvloop; uvloop.install(); "
+_FROM_TREE: Final = (
+    "import sys; sys.path[:0] = [f'{0}/{{part}}' for part in ('platform', 'audit')]; "
+)
 _MAIN: Final = "import sys; from tallymark.cli.main import main; sys.argv[0] = 'tallymark'; main()"
 
 
@@ -19,6 +22,7 @@ class OwnBroker(BenchServer):
     """One broker, its data in ``folder``; without ZooKeeper unless ``settings``, which are broker
     settings, have a ``zookeeper.connect``. ``loop`` is ``asyncio`` or ``uvloop``. ``before`` is
     Python code that runs in the process first, to compare variants for which there is no setting.
+    ``tree`` is the working tree whose code runs; None: that of this process.
     """
 
     product = "the broker"
@@ -30,9 +34,12 @@ class OwnBroker(BenchServer):
         settings: Mapping[str, str] | None = None,
         loop: str = "asyncio",
         before: str = "",
+        tree: Path | None = None,
     ) -> None:
         super().__init__(folder, "127.0.0.1", free_ports(1)[0])
         self._given = dict(settings or {})
+        if tree is not None:
+            before = _FROM_TREE.format(tree.absolute()) + before
         self._code = before + (_WITH_UVLOOP if loop == "uvloop" else "") + _MAIN
 
     @property

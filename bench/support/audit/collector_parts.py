@@ -1,6 +1,6 @@
 """Where a collector's time goes, when the compiled loops count.
 
-    python bench/collector_parts.py [--records 500000] [--rounds 7] [--json FILE]
+    python bench/collector.py --parts [--records 500000] [--rounds 7] [--json FILE]
 
 The logs are those of ``bench/collector.py``. Each part of the work is timed where it is called,
 without the parts that it calls itself; printed is the least processor time of the rounds, in
@@ -9,7 +9,6 @@ nanoseconds a record.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Iterator
@@ -83,31 +82,23 @@ def measure(log: collector.PreparedLog, content: bool, rounds: int) -> dict[str,
     return least
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--records", type=int, default=500_000)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+def report(records: int, rounds: int, written: Path | None) -> None:
+    """Measure and print; the numbers also to the file ``written``."""
     if not cutter.warm():
         raise SystemExit("the loops are not compiled here; the log line above says why")
-    many = collector.prepared(args.records, 64)
-    mixed = collector.prepared(args.records, 64, mixed=True)
-    single = collector.prepared(args.records // 10, batch=1)
+    many = collector.prepared(records, 64)
+    mixed = collector.prepared(records, 64, mixed=True)
+    single = collector.prepared(records // 10, batch=1)
     cases = {
-        "64 producers": measure(many, False, args.rounds),
-        "64 producers, content": measure(many, True, args.rounds),
-        "mixed batches": measure(mixed, False, args.rounds),
-        "one record a batch": measure(single, False, args.rounds),
+        "64 producers": measure(many, False, rounds),
+        "64 producers, content": measure(many, True, rounds),
+        "mixed batches": measure(mixed, False, rounds),
+        "one record a batch": measure(single, False, rounds),
     }
     print(machine())
     rows = [[name, *(f"{case[name]:,.0f}" for case in cases.values())] for name, _, _ in _PARTS]
     totals = ["together", *(f"{sum(case.values()):,.0f}" for case in cases.values())]
     print(table([["ns a record", *cases], *rows, totals]))
-    if args.json:
+    if written:
         result = {"machine": machine(), "nanoseconds": cases}
-        args.json.write_text(json.dumps(result, indent=2), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+        written.write_text(json.dumps(result, indent=2), encoding="utf-8")

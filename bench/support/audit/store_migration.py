@@ -1,6 +1,6 @@
 """How long the first start takes that brings an audit store of version 7 up to date.
 
-    python bench/store_migration.py [--verdicts 1000000] [--store sqlite,postgresql]
+    python bench/audit_store.py --only migration [--scale 1]
 
 Sums and incidents are made from the verdicts that are there. A store of that version is filled with
 rows as collectors leave them, then opened by a process of its own: seconds, its processor time (on
@@ -9,7 +9,6 @@ PostgreSQL without the server's), the most memory that it had, and what it said 
 
 from __future__ import annotations
 
-import argparse
 import random
 import subprocess
 import sys
@@ -21,15 +20,14 @@ from pathlib import Path
 from typing import Final
 
 from support.dashboard_store import batches, verdict_rows
-from support.measure import machine, table
 
 from tallymark.clock import now_ms
 from tallymark.sql import open_engine
 from tallymark_audit.store.schema import tables
 
-sys.path.append(str(Path(__file__).parents[1] / "tests/support"))
-sys.path.append(str(Path(__file__).parents[1] / "tests/support/audit"))
-sys.path.append(str(Path(__file__).parents[1] / "tests/support/servers"))
+sys.path.append(str(Path(__file__).parents[3] / "tests/support"))
+sys.path.append(str(Path(__file__).parents[3] / "tests/support/audit"))
+sys.path.append(str(Path(__file__).parents[3] / "tests/support/servers"))
 from old_stores import load_old_store
 from postgres import start_postgres
 
@@ -46,18 +44,14 @@ print(time.monotonic() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 
 """
 
 
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    arguments.add_argument("--verdicts", type=int, default=1_000_000)
-    arguments.add_argument("--store", default="sqlite,postgresql")
-    given = arguments.parse_args()
-    print(machine())
+def migrated(verdicts: int) -> list[list[str]]:
+    """The rows of a table, for each kind of store; ``verdicts`` are in it before."""
     rows = [["store", "verdicts", "seconds", "processor s", "memory MB"]]
-    for kind in given.store.split(","):
+    for kind in ("sqlite", "postgresql"):
         with empty_store(kind) as address:
-            count = fill(address, given.verdicts)
+            count = fill(address, verdicts)
             rows.append([kind, f"{count:,}", *opened(address)])
-    print(table(rows))
+    return rows
 
 
 @contextmanager
@@ -98,7 +92,3 @@ def opened(address: str) -> list[str]:
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     seconds, used, memory = map(float, ended.stdout.split())
     return [f"{seconds:.0f}", f"{used:.0f}", f"{memory:.0f}"]
-
-
-if __name__ == "__main__":
-    main()
