@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import uuid
 from pathlib import Path
 
@@ -150,6 +151,33 @@ def test_many_logs_are_deleted_with_one_sync_and_their_files_later() -> None:
     files.kill()
     open_manager(files)
     assert not [name for name in files.listdir("/d") if "orders" in name]
+
+
+def strays(files: MemoryFiles) -> list[str]:
+    return [name for name in files.listdir("/d") if name.endswith("-stray")]
+
+
+def test_a_log_that_was_moved_away_stays_until_it_is_released_also_after_a_restart() -> None:
+    """Its name is Kafka's. A log of the same name is another one."""
+    files = MemoryFiles()
+    manager = open_manager(files)
+    manager.create("orders", 0, ORDERS, 0).append(batch(), 0, -1)
+    assert manager.delete_all([LogKey("orders", 0)], stray_since_ms=1000) == {}
+    (folder,) = strays(files)
+    assert re.fullmatch(r"orders-0\.[0-9a-f]{32}-stray", folder)
+    assert any(name.endswith(".log") for name in files.listdir(f"/d/{folder}"))
+    assert manager.create("orders", 0, ORDERS, 0).end_offset == 0
+    assert not manager.deleted.release(999)
+    manager.remove_deleted()
+    assert strays(files) == [folder]
+    files.kill()
+    again = LogManager.open(files, ["/d"], CONFIG, broker_id=0, now_ms=5000)
+    assert list(again) == [LogKey("orders", 0)]
+    assert not again.deleted.release(4999)
+    assert again.deleted.release(5000)
+    assert not again.deleted.has_strays
+    again.remove_deleted()
+    assert strays(files) == []
 
 
 def test_a_disk_that_fails_keeps_no_other_from_deleting() -> None:

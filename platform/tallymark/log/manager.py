@@ -35,7 +35,8 @@ ConfigOf = Callable[[str], LogConfig]
 
 class LogManager:
     """See the module. Made by :meth:`open`. ``cluster_id`` is the one in the directories, None
-    while they are new (see :meth:`adopt`); ``high_watermarks`` are the partitions'."""
+    while they are new (see :meth:`adopt`); ``high_watermarks`` are the partitions', ``deleted`` the
+    folders that go."""
 
     def __init__(self, files: Files, config_of: ConfigOf, broker_id: int) -> None:
         self.cluster_id: str | None = None
@@ -49,7 +50,7 @@ class LogManager:
         self._dead: dict[str, str] = {}
         self._damaged: dict[LogKey, str] = {}
         self._checkpoints: dict[DataDir, SharedWrites] = {}
-        self._deleted = DeletedFolders(self._files)
+        self.deleted = DeletedFolders(self._files)
         self.high_watermarks = KnownHighWatermarks(self._dirs, self._homes)
 
     @classmethod
@@ -108,6 +109,7 @@ class LogManager:
         points = home.read_recovery_points()
         clean = home.take_clean_marker()
         found = home.find_partitions()
+        self.deleted.keep(home, now_ms)
         progress = Progress(len(found), f"logs of {home.path}", lambda t: log.info("opened %s", t))
         for key in found:
             if key in self._logs:
@@ -253,12 +255,13 @@ class LogManager:
             raise error
         self.remove_deleted()
 
-    def delete_all(self, partitions: Iterable[LogKey]) -> dict[LogKey, KafkaError]:
+    def delete_all(
+        self, partitions: Iterable[LogKey], stray_since_ms: int | None = None
+    ) -> dict[LogKey, KafkaError]:
         """Delete logs, durably; no error where there is none. :meth:`remove_deleted` removes their
-        files. Returns those whose disk failed: they are deleted at the next start. Readers keep the
-        files that they have open. Any thread may call it, once the owner of the logs no longer uses
-        them.
-        """
+        files; with ``stray_since_ms``, a time, when they are released from ``deleted``. Returns
+        those whose disk failed: the next start has them again. Readers keep the files that they
+        have open. Any thread may call it, once the owner of the logs no longer uses them."""
         doomed: dict[DataDir, dict[LogKey, str]] = {}
         for key in partitions:
             found = self._logs.pop(key, None)
@@ -272,7 +275,7 @@ class LogManager:
         failed: dict[LogKey, KafkaError] = {}
         for home, folders in doomed.items():
             try:
-                self._deleted.rename(home, folders)
+                self.deleted.rename(home, folders, stray_since_ms)
             except KafkaError as error:
                 failed |= dict.fromkeys(folders, error)
         return failed
@@ -280,14 +283,12 @@ class LogManager:
     @property
     def has_deleted(self) -> bool:
         """Whether there is anything for :meth:`remove_deleted`."""
-        return bool(self._deleted)
+        return bool(self.deleted)
 
     def remove_deleted(self, stopping: Callable[[], bool] = lambda: False) -> None:
         """Remove the files of deleted logs, until ``stopping``: the next start removes the rest.
         Any thread may call it."""
-        self._deleted.remove(stopping)
-
-    # --- housekeeping
+        self.deleted.remove(stopping)
 
     def checkpoint(self) -> None:
         """Write recovery points, start offsets and high watermarks. Any thread may call it."""
@@ -320,8 +321,6 @@ class LogManager:
             except KafkaError as error:
                 log.error("%s is not closed cleanly: %s", home.path, error)
         self.abandon()
-
-    # --- inside
 
     def _release_files(self) -> int:
         return sum(each.release_files() for each in tuple(self._logs.values()))

@@ -13,6 +13,7 @@ from tallymark.broker.leadership.open_logs import Failed, LogOpener, Opened, Par
 from tallymark.broker.leadership.replica_parts import ReplicaParts
 from tallymark.broker.leadership.replicated import Owner, ReplicatedPartitions
 from tallymark.broker.leadership.roles import is_replicated
+from tallymark.broker.leadership.unneeded_logs import UnneededLogs
 from tallymark.broker.metadata.image import MetadataImage, TopicImage
 from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import TopicTraffic
@@ -21,7 +22,6 @@ from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig, LogManager
-from tallymark.log.disk.partition_folder import LogKey
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 from tallymark.replication.model import TopicSettings
 
@@ -64,9 +64,9 @@ class Leadership:
         self._loading: set[asyncio.Task[None]] = set()
         self._offline_logged: dict[tuple[str, int], str] = {}
         self._applied_once = False
-        self._removing: asyncio.Task[None] | None = None
-        """Removes the files of deleted topics in the background."""
-        self._stopping = False
+        self._unneeded = UnneededLogs(
+            self._node_id, cluster, manager, partitions, self._opener, now_ms
+        )
         self._replicated: ReplicatedPartitions | None = None
         if replicas is not None:
             owner = Owner(self._partition, self._led, group_shards.give_up, self.defaults)
@@ -91,7 +91,8 @@ class Leadership:
             # In the same turn: the offsets of a deleted topic must be deleted before the first
             # commit on a new topic of the same name, which would otherwise be deleted with them.
             self._note_topics(before, image, gone)
-        await self._delete_logs(gone)
+        await self._unneeded.of_deleted(gone)
+        await self._unneeded.of_moved(changed)
         self._applied_once = True
 
     def registered(self, epoch: int) -> None:
@@ -158,9 +159,7 @@ class Leadership:
     async def stop(self) -> None:
         """Stop loading groups and removing files; the remaining files are removed at the next
         start."""
-        self._stopping = True
-        if self._removing is not None:
-            await asyncio.gather(self._removing, return_exceptions=True)
+        await self._unneeded.stop()
         for task in self._loading:
             task.cancel()
         await asyncio.gather(*self._loading, return_exceptions=True)
@@ -278,45 +277,8 @@ class Leadership:
             log.error("committed offsets cannot be read", exc_info=error)
 
     async def sweep_strays(self, delete: bool) -> None:
-        """At a start: handle logs that belong to no topic. Logs of topics that are known to be
-        deleted (while this broker was down, or before it had finished) are deleted. For the others
-        the image may be wrong, if it comes from elsewhere: their files are kept and logged, unless
-        ``delete``."""
-        image = self._partitions.image
-        deleted = await self._cluster.deleted_here()
-        doomed: list[LogKey] = []
-        for key in self._manager:
-            topic_id = self._manager.topic_id(*key)
-            if topic_id in image.names_by_id or (topic_id is None and key.topic in image.topics):
-                continue
-            goes = delete or topic_id in deleted
-            log.warning(
-                "stray log %s partition=%s: the cluster has no such topic",
-                "deleted" if goes else "left alone",
-                key,
-            )
-            doomed += [key] if goes else []
-        await self._delete_by_key(doomed, set(deleted))
-
-    async def _delete_logs(self, gone: set[UUID]) -> None:
-        """Delete logs by topic id, led or not: the nodes of a topic with very many partitions are
-        deleted in steps, and an image read meanwhile has the topic without its leaders."""
-        if gone:
-            doomed = [key for key in self._manager if self._manager.topic_id(*key) in gone]
-            await self._delete_by_key(doomed, gone)
-
-    async def _delete_by_key(self, doomed: list[LogKey], gone: set[UUID]) -> None:
-        """Delete these logs. A disk that is not available may have more of them: then the list is
-        kept for the next start."""
-        done = await asyncio.to_thread(self._opener.delete, doomed)
-        if self._removing is None or self._removing.done():
-            self._removing = asyncio.create_task(self._remove_files(), name="remove files")
-        if gone and done and not self._manager.offline_dirs:
-            await self._cluster.forget_deleted(gone)
-
-    async def _remove_files(self) -> None:
-        while self._manager.has_deleted and not self._stopping:
-            await asyncio.to_thread(self._manager.remove_deleted, lambda: self._stopping)
+        """At a start: see :meth:`UnneededLogs.sweep`."""
+        await self._unneeded.sweep(self._partitions.image, delete=delete)
 
     def _note_topics(self, before: MetadataImage, image: MetadataImage, gone: set[UUID]) -> None:
         """Log every created or deleted topic; delete the offsets committed on deleted ones."""

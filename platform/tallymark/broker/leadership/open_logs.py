@@ -102,10 +102,11 @@ class LogOpener:
             log.warning("topic configs ignored name=%s: %s", topic.name, strange)
         return log_config(self.settings, known)
 
-    def delete(self, partitions: Iterable[LogKey]) -> bool:
-        """Delete logs; those that cannot be deleted now are deleted at a later start. Returns
-        whether all of them are deleted."""
-        failed = self._manager.delete_all(partitions)
+    def delete(self, partitions: Iterable[LogKey], stray_since_ms: int | None = None) -> bool:
+        """Delete logs, or set them aside as :meth:`tallymark.log.LogManager.delete_all` says; those
+        that cannot be deleted now are deleted at a later start. Returns whether all of them are
+        deleted."""
+        failed = self._manager.delete_all(partitions, stray_since_ms)
         for key, error in failed.items():
             log.error("log not deleted partition=%s: %s", key, error)
         return not failed

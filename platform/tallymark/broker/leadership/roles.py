@@ -7,7 +7,7 @@
     it leads, as it was before a start      IDLE      its lead is given up, a new state will come
     another broker leads                    FOLLOWER  copies from that one
     there is no leader                      IDLE      the log stays as it is
-    it is not among the replicas            none      the log is left over
+    it is not among the replicas            none      its log is set aside
 
 A role is one of a leader epoch: with a new epoch it ends and another one begins, also where leader
 and follower are the same brokers. A partition with one replica has no such role: its broker leads

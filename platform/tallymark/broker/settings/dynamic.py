@@ -47,6 +47,7 @@ _FIELDS: Final = (
     "log_retention_ms",
     "log_roll_ms",
     "log_segment_bytes",
+    "log_segment_delete_delay_ms",
     "max_connections",
     "max_connections_per_ip",
     "message_max_bytes",

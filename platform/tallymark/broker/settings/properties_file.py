@@ -41,7 +41,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "unclean.leader.election.enable": "a partition has one replica",
     "compression.lz4.level": "the encoder in use has one level",
     "log.preallocate": "segments grow as they are written",
-    "log.segment.delete.delay.ms": "files go at once, readers keep what they hold",
     "log.index.size.max.bytes": "an index takes 8 bytes for each log.index.interval.bytes",
     "log.roll.jitter.ms": "a segment's age counts from its first record",
     "log.roll.jitter.hours": "a segment's age counts from its first record",

@@ -25,7 +25,13 @@ from tallymark.log.disk.checkpoint import read_checkpoint, write_checkpoint
 from tallymark.log.disk.files import Files, Lock, LockHeldError, write_file
 from tallymark.log.disk.health import DiskHealth
 from tallymark.log.disk.kept_offsets import HighWatermarks, StartOffsets
-from tallymark.log.disk.partition_folder import DELETED, LogKey, parse_folder, remove_folder
+from tallymark.log.disk.partition_folder import (
+    DELETED,
+    STRAY,
+    LogKey,
+    parse_folder,
+    remove_folder,
+)
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +53,8 @@ class DataDir:
         self.high_watermarks = HighWatermarks(files, path)
         self.population = 0
         self.stopped_cleanly = False
+        self.strays: list[str] = []
+        """Folders of replicas that were moved away, as :meth:`find_partitions` found them."""
         self._noted: set[LogKey] = set()
         self._files = files
         self._lock = lock
@@ -102,6 +110,8 @@ class DataDir:
                 continue
             if name.endswith(DELETED):
                 remove_folder(self._files, folder)
+            elif name.endswith(STRAY):
+                self.strays.append(folder)
             elif (key := parse_folder(name)) is not None:
                 found.append(key)
             else:

@@ -6,7 +6,8 @@ id (KIP-516), so that a topic that was deleted and created again is not confused
     version: 0
     topic_id: CoO2Ch4lTmGVUoPBzIZmrw        the 16 bytes in base64url, without padding
 
-A folder that is being deleted is renamed first, to ``orders-0.<32 hex digits>-delete``.
+A folder that is being deleted is renamed first, to ``orders-0.<32 hex digits>-delete``; that of a
+replica that is on other brokers now to ``orders-0.<32 hex digits>-stray``, and removed later.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 from tallymark.log.disk.files import Files, write_file
 
 DELETED: Final = "-delete"
+STRAY: Final = "-stray"
 _METADATA: Final = "partition.metadata"
 
 
@@ -43,9 +45,9 @@ def key_of(name: str) -> LogKey:
     return parse_folder(name) or LogKey(name, 0)
 
 
-def deleted_name(name: str) -> str:
+def deleted_name(name: str, suffix: str = DELETED) -> str:
     """What a folder is renamed to; never longer than a file name may be."""
-    return f"{name[:200]}.{uuid.uuid4().hex}{DELETED}"
+    return f"{name[:200]}.{uuid.uuid4().hex}{suffix}"
 
 
 def write_topic_id(files: Files, folder: str, topic_id: uuid.UUID) -> None:

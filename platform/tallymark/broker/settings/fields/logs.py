@@ -84,6 +84,10 @@ class LogFields(SettingsPart):
     log_roll_ms: Positive = WEEK_MS
     """A segment is rolled at this age (topic: ``segment.ms``)."""
 
+    log_segment_delete_delay_ms: Annotated[int, Field(ge=0, le=LONG_MAX)] = 60_000
+    """How long the log of a replica that was moved to another broker stays on the disk, in a folder
+    whose name ends in ``-stray``. What else is deleted goes at once."""
+
     log_index_interval_bytes: Positive = 4096
     """Bytes of log between two entries of the sparse index (topic: ``index.interval.bytes``)."""
 
