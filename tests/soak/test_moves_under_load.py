@@ -36,7 +36,7 @@ def cluster(tmp_path: Path) -> Iterator[ReplicatedCluster]:
         yield brokers
 
 
-def progress(writers: list[Writer], count: int = 200) -> None:
+def progress(writers: list[Writer], count: int = 100) -> None:
     targets = [(writer, len(writer.acked) + count) for writer in writers]
     wait_for(lambda: all(len(one.acked) >= target for one, target in targets), "acknowledgements")
 
@@ -79,11 +79,11 @@ def move(
         victim = {"target": target, "leader": cluster.leader("t"), "source": source}[which]
         cluster.brokers[victim].kill()
         progress(writers)
-        cluster.brokers[victim].start(60)
+        cluster.brokers[victim].start(120)
         progress(writers)
     assert "moves" in reassign(cluster, "verify", str(plan), code=1)
     reassign(cluster, "throttle", FAST)
-    wait_for(lambda: has_ended(cluster), "the end of the move", 120)
+    wait_for(lambda: has_ended(cluster), "the end of the move", 180)
     wait_for(
         lambda: sorted(cluster.partition("t").replica_nodes) == sorted(after), "the new replicas"
     )
@@ -96,8 +96,8 @@ def move(
 
 def run(cluster: ReplicatedCluster, plan: Path, kills: list[tuple[str, ...]]) -> None:
     writers: list[Writer] = [
-        ConfluentWriter("confluent", cluster.addresses, "t", keys=0, pause=0.02),
-        TallymarkWriter("tallymark", cluster.addresses, "t", keys=0, pause=0.02),
+        ConfluentWriter("confluent", cluster.addresses, "t", keys=0, pause=0.2),
+        TallymarkWriter("tallymark", cluster.addresses, "t", keys=0, pause=0.2),
     ]
     for writer in writers:
         writer.start()
