@@ -7,12 +7,14 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from asked_cluster import wait_for
 from cluster_members import zookeeper_or_skip
 from commands import run_command
 from produce_consume_validate import ConfluentWriter, TallymarkWriter, Writer, validate
-from replicated_cluster import ReplicatedCluster, wait_for
+from replicated_cluster import ReplicatedCluster
 
 from tallymark import Admin
 from tallymark.cli.admin.reassign import command
@@ -27,7 +29,10 @@ FAST = "100000000"
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[ReplicatedCluster]:
-    settings = {"replica_fetch_max_bytes": 1000, "log_segment_delete_delay_ms": 0}
+    settings: dict[str, Any] = {
+        "replica_fetch_max_bytes": 10_000,
+        "log_segment_delete_delay_ms": 0,
+    }
     with (
         zookeeper_or_skip(tmp_path) as server,
         ReplicatedCluster(tmp_path, server, 4, **settings) as brokers,
