@@ -67,8 +67,8 @@ class ReplicatedLead:
         self._brokers = brokers
         self.copying: set[Watcher] = set()
         """The followers' fetches that wait for records."""
-        self._resting: set[Copier] = set()
-        """The followers' sessions that have all."""
+        self._resting: dict[Copier, None] = {}
+        """The followers' sessions that have all, in an order: a simulation replays equal."""
         self._starts: list[tuple[int, asyncio.Future[None]]] = []
         self._elsewhere_until_ms = NEVER
         self._was_enough = True
@@ -146,18 +146,18 @@ class ReplicatedLead:
 
     def rest(self, copier: Copier) -> None:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
-        self._resting.add(copier)
+        self._resting[copier] = None
 
     def forget(self, copier: Copier) -> None:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
-        self._resting.discard(copier)
+        self._resting.pop(copier, None)
 
     def wake(self) -> None:
         """See :class:`~tallymark.broker.partitions.lead.Lead`."""
         for event in self.copying:
             event.set()
         if self._resting:
-            resting, self._resting = self._resting, set()
+            resting, self._resting = self._resting, {}
             for copier in resting:
                 copier.set()
 
