@@ -10,35 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tallymark.broker.connections.outgoing import read_again
 from tallymark.broker.dispatch import Dispatcher
 from tallymark.broker.groups.expiry import OffsetsExpiry
-from tallymark.broker.groups.shards import GroupShards
 from tallymark.broker.leadership.apply_image import Leadership
 from tallymark.broker.leadership.open_manager import open_manager
 from tallymark.broker.leadership.replica_parts import ReplicaParts
 from tallymark.broker.listening import Listeners
 from tallymark.broker.live_settings import LiveSettings
 from tallymark.broker.maintenance.cleaner import Cleaner
-from tallymark.broker.maintenance.housekeeping import Housekeeper
 from tallymark.broker.metadata.image import BrokerImage
 from tallymark.broker.metadata.local_cluster import LocalCluster
 from tallymark.broker.metadata.port import Cluster, Membership
 from tallymark.broker.metadata.zookeeper_cluster import ZooKeeperCluster
-from tallymark.broker.metrics.counters import BrokerMetrics
 from tallymark.broker.monitoring.endpoint import MetricsEndpoint
-from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.parts import BrokerParts
 from tallymark.broker.ports import Ports
 from tallymark.broker.replicas.local_logs import LocalLogs
 from tallymark.broker.security.live import Security
-from tallymark.broker.security.sasl_logins import Logins
 from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
 from tallymark.broker.settings.broker import BrokerSettings
-from tallymark.broker.settings.dynamic import Dynamic
 from tallymark.broker.settings.text import log_effective
 from tallymark.broker.state import BrokerState
 from tallymark.broker.trail.trail import Trail, trail_file
@@ -53,9 +47,6 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS = 5.0
 """How long a stop waits for answers to be sent."""
-_PREPARERS = 2
-"""Threads that prepare producers' batches: enough for the disk, and few enough to leave processors
-to log-ins and fetches, which have threads of their own."""
 
 
 class Broker:
@@ -150,91 +141,66 @@ class Broker:
         await self._watched.stop()
 
     async def _start(self) -> None:
-        settings, tasks = self.settings, self._tasks
+        """Every part that was started comes into ``_tasks``, or into a field that
+        :meth:`_undo` knows: a start that fails ends what is there."""
         await self._watched.start()
-        partitions, group_shards = Partitions(), GroupShards(settings, self._now_ms)
         cluster = self._cluster = self._make_cluster()
-        cluster_id = await cluster.cluster_id()
+        manager = await self._open_logs(cluster)
+        parts = BrokerParts(self.settings, self._ports, self._tasks)
+        state = self.state = await parts.make_state(cluster, manager, self._make_security())
+        listeners = await self._listen(state)
+        upkeep = parts.make_upkeep(state, manager)
+        self.cleaner = upkeep.cleaner
+        leadership, replicas = parts.make_leadership(state, manager, upkeep)
+        self._replicas = replicas
+        replicas.start()
+        await self._join(state, manager, leadership, replicas)
+        await leadership.sweep_strays(delete=not state.settings.enable_zookeeper)
+        upkeep.housekeeper.start()
+        upkeep.cleaner.start()
+        live = LiveSettings(state, listeners, leadership, upkeep.cleaner, replicas)
+        self._follow_settings(state, live)
+        expiry = OffsetsExpiry(state.group_shards, state.settings)
+        self._tasks.push_async_callback(expiry.stop)
+        expiry.start()
+        if self.trail is not None:
+            self._tasks.push_async_callback(self.trail.stop)  # its last lines go into a log
+            self.trail.start()
+        state.serving.set()
+
+    async def _open_logs(self, cluster: Cluster) -> LogManager:
         manager = self._manager = await asyncio.to_thread(
             open_manager,
             self._files,
             self._folders,
-            settings,
+            self.settings,
             self._now_ms(),
-            cluster_id,
+            await cluster.cluster_id(),
             self._loop.time,
         )
-        security = self._make_security()
-        tasks.push_async_callback(security.stop)
-        await security.start()
-        dynamic = Dynamic.of(security.records.brokers, settings.node_id)
-        static, settings = settings, dynamic.on(settings)
-        logins = Logins(settings, security, self._now_s, self._ports.threads)
-        tasks.push_async_callback(logins.stop)
-        await logins.start()
-        state = self.state = BrokerState(
-            settings, partitions, cluster, group_shards, self._now_ms, security, logins
-        )
-        state.static_settings, state.dynamic = static, dynamic
-        state.metrics = BrokerMetrics(settings.metrics_max_topics)
-        state.logs = manager
-        state.fetch_sessions.slots = settings.max_incremental_fetch_session_cache_slots
-        state.authorizer = security.authorizer
-        tasks.push_async_callback(state.timed_changes.stop)
-        tasks.callback(group_shards.close)
+        return manager
+
+    async def _listen(self, state: BrokerState) -> Listeners:
+        """Ports are taken before the cluster is joined; requests wait until the broker serves."""
+        settings = state.settings
         if isinstance(self._files, OsFiles) or settings.admin_trail_topic:
             self.trail = Trail(state, self._trail_file(), settings.admin_trail_topic)
-        listeners = self._listeners = Listeners(settings, Dispatcher(state, self.trail), logins)
+        dispatcher = Dispatcher(state, self.trail)
+        listeners = self._listeners = Listeners(settings, dispatcher, state.logins)
         state.metrics.connections = listeners.quota
         await listeners.start()
-        counts = state.metrics.upkeep
-        housekeeper = Housekeeper(
-            partitions, manager, settings, self._now_ms, counts, self._ports.threads
-        )
-        tasks.push_async_callback(housekeeper.stop)
-        preparers = self._ports.threads(_PREPARERS, "tallymark-prepare")
-        tasks.push_async_callback(self._stop_appends, partitions, preparers)
-        logs = [each for key in manager if (each := manager.get(*key)) is not None]
-        cleaner = self.cleaner = Cleaner(
-            partitions,
-            logs,
-            settings,
-            self._files,
-            self._now_ms,
-            counts,
-            self._ports.compaction(self._files),
-            self._ports.threads,
-        )
-        tasks.push_async_callback(cleaner.stop)
-        replicas = self._replicas = ReplicaParts(
-            settings,
-            cluster,
-            cleaner,
-            manager,
-            partitions,
-            self._now_ms,
-            self._ports.threads,
-            state.metrics.replication,
-        )
-        state.throttles = replicas.throttles
-        state.metrics.following = replicas.followers.now
-        tasks.push_async_callback(replicas.stop)
-        leadership = Leadership(
-            settings,
-            cluster,
-            manager,
-            partitions,
-            group_shards,
-            self._now_ms,
-            housekeeper.want_flush,
-            state.metrics.topic,
-            preparers,
-            self._ports.threads,
-            replicas,
-        )
-        tasks.push_async_callback(leadership.stop)
-        replicas.start()
-        me = BrokerImage(settings.node_id, listeners.endpoints, settings.broker_rack, features=OURS)
+        return listeners
+
+    async def _join(
+        self,
+        state: BrokerState,
+        manager: LogManager,
+        leadership: Leadership,
+        replicas: ReplicaParts,
+    ) -> None:
+        """Returns when the partitions that this broker must lead are open."""
+        settings, endpoints = state.settings, self.listeners.endpoints
+        me = BrokerImage(settings.node_id, endpoints, settings.broker_rack, features=OURS)
         local = await asyncio.to_thread(LocalLogs, manager, self._files, self._ports.boot_id())
         membership = Membership(
             local,
@@ -243,23 +209,13 @@ class Broker:
             replicas.asker,
             leadership.defaults,
         )
-        await cluster.join(me, leadership.apply, membership)
-        await leadership.sweep_strays(delete=not settings.enable_zookeeper)
-        housekeeper.start()
-        cleaner.start()
-        live = LiveSettings(state, listeners, leadership, cleaner, replicas)
-        security.on_brokers = live.take
-        tasks.push_async_callback(
-            security.stop
-        )  # before these stop: settings change no stopped part
-        live.take(security.records.brokers)
-        expiry = OffsetsExpiry(group_shards, settings)
-        tasks.push_async_callback(expiry.stop)
-        expiry.start()
-        if self.trail is not None:
-            tasks.push_async_callback(self.trail.stop)  # its last lines are appended to a log
-            self.trail.start()
-        state.serving.set()
+        await state.cluster.join(me, leadership.apply, membership)
+
+    def _follow_settings(self, state: BrokerState, live: LiveSettings) -> None:
+        state.security.on_brokers = live.take
+        # Stopped before the parts that it changes.
+        self._tasks.push_async_callback(state.security.stop)
+        live.take(state.security.records.brokers)
 
     def _make_cluster(self) -> Cluster:
         settings = self.settings
@@ -301,9 +257,6 @@ class Broker:
         )
         return Security(self.settings, store)
 
-    def _now_s(self) -> float:
-        return self._now_ms() / 1000
-
     def _fail(self, error: TallymarkError) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
@@ -331,13 +284,6 @@ class Broker:
         if self.failed.done() and not self.failed.cancelled():
             self.failed.exception()  # marks it as seen
         self.failed.cancel()
-
-    async def _stop_appends(self, partitions: Partitions, preparers: Executor) -> None:
-        """Refuse batches that are being prepared: they must not reach a log that is being
-        closed."""
-        for each in partitions:
-            await each.close()
-        await asyncio.to_thread(preparers.shutdown)
 
 
 def _access(settings: BrokerSettings) -> Access:
