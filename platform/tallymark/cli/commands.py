@@ -38,6 +38,10 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark.cli.servers.broker:command",
         "Run one broker.",
     ),
+    "brokers": Entry(
+        "tallymark.cli.admin.leads.brokers:command",
+        "Empty brokers before they are stopped or removed.",
+    ),
     "cluster": Entry(
         "tallymark.cli.admin.cluster:command",
         "Show the brokers of a cluster.",
@@ -59,6 +63,10 @@ COMMANDS: Final[dict[str, Entry]] = {
     "doctor": Entry(
         "tallymark.cli.stack.doctor:command",
         "Look for what is missing on this machine, and say what to do.",
+    ),
+    "elect": Entry(
+        "tallymark.cli.admin.leads.elect:command",
+        "Give partitions the leader that they should have.",
     ),
     "export": Entry(
         "tallymark.cli.messages.export:command",
