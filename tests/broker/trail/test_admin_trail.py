@@ -23,6 +23,13 @@ from tallymark.client import Admin, Producer, SimpleConsumer
 from tallymark.client.admin.topic_admin import NewTopic
 from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.api import ADVERTISED, ApiKey
+from tallymark.protocol.messages import (
+    ElectLeadersRequest,
+    ElectLeadersRequestTopic,
+    ElectLeadersResponse,
+    ElectLeadersResponsePartition,
+    ElectLeadersResponseTopic,
+)
 from tallymark.protocol.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -36,7 +43,10 @@ from tallymark.protocol.messages.k45_alter_partition_reassignments import (
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.trail import COMMANDS_FILE_NAME, FILE_NAME, Entry, TrailFile
 
-CHANGES: Final = ("CREATE_", "DELETE_", "ALTER_", "INCREMENTAL_", "OFFSET_DELETE", "UPDATE_")
+CHANGES: Final = (
+    *("CREATE_", "DELETE_", "ALTER_", "INCREMENTAL_", "OFFSET_DELETE", "UPDATE_"),
+    "ELECT_",
+)
 HARMLESS: Final = {"ALTER_REPLICA_LOG_DIRS"}
 """Is always refused: there is nothing to move."""
 
@@ -69,6 +79,34 @@ def test_a_move_of_replicas_says_where_they_are_and_where_they_go() -> None:
     )
     assert (second.name, second.after) == ("t-1", {"move": "cancelled"})
     assert first.code == second.code == 41
+
+
+def test_an_election_says_who_led_before_and_what_became_of_it() -> None:
+    request = ElectLeadersRequest(
+        election_type=1,
+        topic_partitions=[ElectLeadersRequestTopic(topic="t", partitions=[0, 1])],
+    )
+    refused = ElectLeadersResponsePartition(partition_id=1, error_code=84, error_message="it leads")
+    answer = ElectLeadersResponse(
+        replica_election_results=[
+            ElectLeadersResponseTopic(
+                topic="t",
+                partition_result=[ElectLeadersResponsePartition(partition_id=0), refused],
+            )
+        ]
+    )
+    before = {("partition", "t-0"): {"leader": -1}}
+    first, second = changes(ApiKey.ELECT_LEADERS, request, answer, before)
+    assert (first.name, first.before, first.after, first.code) == (
+        "t-0",
+        {"leader": -1},
+        {"election": "unclean"},
+        0,
+    )
+    assert (second.name, second.code, second.message) == ("t-1", 84, "it leads")
+    everything = ElectLeadersRequest(election_type=0, topic_partitions=None)
+    (one,) = changes(ApiKey.ELECT_LEADERS, everything, ElectLeadersResponse(), {})
+    assert (one.name, one.after) == ("(all)", {"election": "preferred"})
 
 
 def lines_in(path: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ Kept: null means all partitions; the response then has only those that could not
 several replicas type 0 elects the first of the assignment, if it is in sync, and type 1 the longest
 log where no replica surely has everything: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
 ELIGIBLE_LEADERS_NOT_AVAILABLE. A partition with one replica is led while its broker is there
-(ELECTION_NOT_NEEDED), and by no other while it is away. The timeout of the request does not count.
+(ELECTION_NOT_NEEDED), and by no other while it is away. After the timeout of the request the
+elections go on, and each partition has REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -87,9 +88,9 @@ async def _elected(
                 failed[asked.topic, index] = (code, TABLE[code].text)
     if several:
         try:
-            errors = await state.cluster.elect_leaders(
-                Kind(request.election_type), list(dict.fromkeys(several))
-            )
+            kind, once = Kind(request.election_type), list(dict.fromkeys(several))
+            work = state.cluster.elect_leaders(kind, once)
+            errors = await state.timed_changes.within(request.timeout_ms, work)
         except KafkaError as error:
             errors = dict.fromkeys(several, error)
         failed |= {key: (error.code, str(error)) for key, error in errors.items()}

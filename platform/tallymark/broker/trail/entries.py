@@ -143,6 +143,33 @@ def _reassign(request: Any, answer: Any) -> Iterator[Change]:
             yield _change("partition", f"{topic.name}-{index}", result, after)
 
 
+def _leads_before(state: BrokerState, request: Any) -> Iterator[tuple[Any, Any]]:
+    asked = request.topic_partitions
+    for name, topic in state.image.topics.items() if asked is None else ():
+        for index, part in enumerate(topic.partitions):
+            yield ("partition", f"{name}-{index}"), {"leader": part.leader}
+    for each in asked or ():
+        held = state.image.topics.get(each.topic)
+        there = () if held is None else held.partitions
+        for index in each.partitions:
+            if 0 <= index < len(there):
+                yield ("partition", f"{each.topic}-{index}"), {"leader": there[index].leader}
+
+
+_ELECTIONS: Final = {0: "preferred", 1: "unclean"}
+
+
+def _elect(request: Any, answer: Any) -> Iterator[Change]:
+    """Of all partitions: one line where all went well, then the answer names none."""
+    after = {"election": _ELECTIONS.get(request.election_type, str(request.election_type))}
+    if not answer.replica_election_results:
+        name = "(all)" if request.topic_partitions is None else "(none)"
+        yield _change("partition", name, answer, after)
+    for topic in answer.replica_election_results:
+        for each in topic.partition_result:
+            yield _change("partition", f"{topic.topic}-{each.partition_id}", each, after)
+
+
 def _delete_groups(request: Any, answer: Any) -> Iterator[Change]:
     for each in answer.results:
         yield _change("group", each.group_id, each, None)
@@ -294,6 +321,7 @@ _BEFORE: Final[dict[ApiKey, Callable[[BrokerState, Any], Iterator[tuple[Any, Any
         state, [each.name for each in request.topics]
     ),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _moves_before,
+    ApiKey.ELECT_LEADERS: _leads_before,
     ApiKey.ALTER_CONFIGS: _configs_before,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs_before,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _users_before,
@@ -305,6 +333,7 @@ _CHANGES: Final[dict[ApiKey, Callable[[Any, Any], Iterator[Change]]]] = {
     ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.CREATE_PARTITIONS: _create_partitions,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassign,
+    ApiKey.ELECT_LEADERS: _elect,
     ApiKey.CREATE_ACLS: _create_acls,
     ApiKey.DELETE_ACLS: _delete_acls,
     ApiKey.ALTER_CONFIGS: _alter_configs,
