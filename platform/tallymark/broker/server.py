@@ -1,9 +1,9 @@
 """The broker: starts its parts in order, and stops them in reverse order.
 
 Start: the cluster's id · lock the data folders, open and recover their logs · listen · join the
-cluster, which opens the partitions that this broker must lead · serve. Stop: unregister · stop
-accepting and answer parked requests · leave the cluster · flush and close the logs, with the marker
-of a clean stop.
+cluster, which opens the partitions that this broker must lead · serve. Stop: hand over leads, while
+requests are still answered · unregister · stop accepting and answer parked requests · leave the
+cluster · flush and close the logs, with the marker of a clean stop.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tallymark.broker.connections.outgoing import read_again
 from tallymark.broker.dispatch import Dispatcher
 from tallymark.broker.groups.expiry import OffsetsExpiry
 from tallymark.broker.leadership.apply_image import Leadership
+from tallymark.broker.leadership.handing_over import hand_over
 from tallymark.broker.leadership.open_manager import open_manager
 from tallymark.broker.leadership.replica_parts import ReplicaParts
 from tallymark.broker.listening import Listeners
@@ -40,6 +41,7 @@ from tallymark.coordination import Access, ZooKeeper
 from tallymark.errors import ConnectError, TallymarkError, UserError
 from tallymark.log import LogManager, OsFiles
 from tallymark.net.addresses import Address
+from tallymark.replication.balance import Balancing
 from tallymark.replication.features import OURS
 from tallymark.trail import TrailFile
 
@@ -123,6 +125,7 @@ class Broker:
     async def stop(self) -> None:
         """Stop cleanly; everything is on the disk afterwards. Idempotent."""
         log.info("stopping broker=%d", self.settings.node_id)
+        await self._hand_over()
         await self._undo()
 
     async def abort(self) -> None:
@@ -208,6 +211,12 @@ class Broker:
             leadership.resign,
             replicas.asker,
             leadership.defaults,
+            Balancing(
+                settings.auto_leader_rebalance_enable,
+                settings.leader_imbalance_check_interval_seconds * 1000,
+                settings.leader_imbalance_per_broker_percentage / 100,
+            ),
+            state.metrics.replication.elected_unclean,
         )
         await state.cluster.join(me, leadership.apply, membership)
 
@@ -216,6 +225,17 @@ class Broker:
         # Stopped before the parts that it changes.
         self._tasks.push_async_callback(state.security.stop)
         live.take(state.security.records.brokers)
+
+    async def _hand_over(self) -> None:
+        """Let other brokers lead before this one stops to answer."""
+        state, cluster, replicas = self.state, self._cluster, self._replicas
+        if state is None or cluster is None or replicas is None or not state.serving.is_set():
+            return
+        settings = state.settings
+        tries = settings.controlled_shutdown_max_retries
+        seconds = tries * settings.controlled_shutdown_retry_backoff_ms / 1000
+        if settings.controlled_shutdown_enable and seconds > 0:
+            await hand_over(cluster, replicas.leads, lambda: state.image, seconds)
 
     def _make_cluster(self) -> Cluster:
         settings = self.settings

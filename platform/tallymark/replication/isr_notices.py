@@ -1,7 +1,9 @@
 """When a broker notifies the others that it has changed state nodes.
 
-The notice of a new leader is part of the transaction that makes it: clients wait for it. The notice
-of a new ISR can wait: it changes what brokers show, not what they do. When a follower falls behind,
+The notice of a new leader is part of the transaction that makes it: clients wait for it. So is that
+of an ISR which the controller changes: its leader waits for a member that is gone until it knows.
+The notice of an ISR that the leader itself has changed can wait: it changes what brokers show, not
+what they do. When a follower falls behind,
 the ISRs of a thousand partitions change within seconds; a notice for each would wake every broker::
 
     ISR changes   x  x xx x x       x                each one is a transaction

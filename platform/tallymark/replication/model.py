@@ -77,6 +77,11 @@ class PartitionState:
     unclean: bool = False
     others: Mapping[str, object] = field(default_factory=dict[str, object])
 
+    @property
+    def is_elected_unclean(self) -> bool:
+        """Whether this leader may lack committed records, and was elected just now."""
+        return self.unclean and self.isr == (self.leader,)
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:

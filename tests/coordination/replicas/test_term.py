@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,13 +13,14 @@ from stepped_zookeeper import Fault, SteppedZooKeeper
 from tallymark.coordination import ChangeReader, ControllerElection, TopicWriter, ZooKeeper, paths
 from tallymark.coordination.cluster.broker_node import BrokerNode
 from tallymark.coordination.cluster.broker_notes import BrokerNotes
-from tallymark.coordination.replicas.term import PAUSE_MS, Round, Term
+from tallymark.coordination.replicas.term import OFF, PAUSE_MS, Round, Term
 from tallymark.coordination.replicas.writing import Fate
 from tallymark.coordination.session.nodes import Step
 from tallymark.coordination.topics.registry import encode_state
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.balance import Balancing
 from tallymark.replication.election import Tails
-from tallymark.replication.model import NO_LEADER, PartitionView, Tail
+from tallymark.replication.model import DEFAULTS, NO_LEADER, PartitionView, Tail
 
 
 def nobody(
@@ -28,9 +29,16 @@ def nobody(
     raise AssertionError(asked)
 
 
-def elected(zookeeper: ZooKeeper, broker: int = 9) -> Term:
+def elected(
+    zookeeper: ZooKeeper,
+    broker: int = 9,
+    now_ms: Callable[[], int] = lambda: 0,
+    balancing: Balancing = OFF,
+) -> Term:
     controller = ControllerElection(zookeeper, broker, lambda: 0).elect()
-    return Term(zookeeper, controller, nobody, lambda info: True, lambda: 0)
+    return Term(
+        zookeeper, controller, nobody, lambda info: True, now_ms, DEFAULTS, balancing=balancing
+    )
 
 
 def brokers(zookeeper: ZooKeeper, *ids: int) -> dict[int, BrokerNode]:
@@ -73,6 +81,55 @@ def test_who_leaves_or_is_suspected_is_relieved(zookeeper: ZooKeeper) -> None:
     TopicWriter(zookeeper).configure("t", {"min.insync.replicas": "2"})
     assert fates(term.round()) == [Fate.DONE]
     assert (state_of(zookeeper).leader, state_of(zookeeper).isr) == (3, (2, 3)), "2 is the least"
+
+
+def test_a_leader_hears_at_once_of_a_member_that_the_controller_took_out(
+    zookeeper: ZooKeeper,
+) -> None:
+    """The story: two ISR changes within a second; the notice of the second one was due later, and
+    the controller stopped before. The leader waited for the member that was gone until
+    replica.lag.time.max.ms."""
+    make(zookeeper, 1)
+    up = brokers(zookeeper, 1, 2, 3)
+    TopicWriter(zookeeper).configure("t", {"min.insync.replicas": "1"})
+    term = elected(zookeeper)
+    for gone in (3, 2):
+        term.round()
+        reader = ChangeReader(zookeeper)
+        reader.unseen_changes()
+        reader.done()
+        up[gone].release()
+        assert fates(term.round()) == [Fate.DONE]
+        told = reader.unseen_changes()
+        assert told is not None
+        assert told.partitions == {("t", 0)}
+
+
+def test_leads_go_back_to_a_broker_that_is_there_again(zookeeper: ZooKeeper) -> None:
+    make(zookeeper, 4)
+    up = brokers(zookeeper, 1, 2, 3)
+    now = [0]
+    term = elected(zookeeper, now_ms=lambda: now[0], balancing=Balancing(every_ms=5000))
+    term.round()
+    up[1].release()
+    assert fates(term.round()) == [Fate.DONE] * 4
+    brokers(zookeeper, 1)
+    whole = replace(state_of(zookeeper), isr=(1, 2, 3))
+    for partition in range(3):
+        path = paths.partition_state("t", partition)
+        zookeeper.write(path, encode_state(whole), whole.version)
+    TopicWriter(zookeeper).configure("t", {})  # tells of the topic
+    assert term.round() == Round([], deposed=False, wait_ms=5000)
+    now[0] = 4999
+    assert term.round().wait_ms == 1
+    now[0] = 5000
+    done = term.round()
+    assert [one.why for one in done.outcomes] == ["broker 1 is the preferred leader"] * 3
+    assert fates(done) == [Fate.DONE] * 3
+    assert [state_of(zookeeper, one).leader for one in range(4)] == [1, 1, 1, 2], "3 is not in sync"
+    assert term.round().wait_ms == 5000
+    now[0] = -1_000_000
+    assert term.round().wait_ms == 5000, "a clock that was set back delays nothing"
 
 
 def test_a_topic_comes_and_goes_during_the_term(zookeeper: ZooKeeper) -> None:

@@ -236,7 +236,8 @@ class Leadership:
     def defaults(self) -> TopicSettings:
         """What holds for topics that do not set it themselves."""
         settings = self._settings
-        return TopicSettings(settings.min_insync_replicas)
+        unclean = settings.unclean_leader_election_enable
+        return TopicSettings(settings.min_insync_replicas, unclean)
 
     def _configure(self, changed: Iterable[TopicImage], before: MetadataImage) -> None:
         """Apply changed configs of topics to their logs at once."""

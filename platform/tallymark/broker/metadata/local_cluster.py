@@ -215,6 +215,10 @@ class LocalCluster:
             "a cluster of its own",
         )
 
+    async def announce_leaving(self) -> bool:
+        """There are no other brokers."""
+        return False
+
     async def retire(self) -> None:
         """Nothing to do: there are no other brokers."""
 

@@ -18,6 +18,7 @@ from tallymark.coordination.replicas.starting import LocalReplicas
 from tallymark.coordination.replicas.writing import Fate
 from tallymark.errors import KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.balance import BALANCING, Balancing
 from tallymark.replication.election import Kind, Tails
 from tallymark.replication.model import (
     DEFAULTS,
@@ -127,7 +128,9 @@ class Membership:
     take this one for dead: the session was lost, or ZooKeeper was out of reach for as long as a
     session lasts. Leads of replicated partitions end then, until ``registered`` is called again, in
     the same epoch where the session has lived on. ``asker`` asks other brokers while this one is
-    the controller, ``defaults`` are the settings for topics without their own.
+    the controller, ``defaults`` are the settings for topics without their own, ``balancing`` says
+    when leads go back to preferred leaders. ``unclean`` is called on the loop with each partition
+    that has got a leader from this broker which may lack records.
     """
 
     logs: LocalReplicas
@@ -135,6 +138,8 @@ class Membership:
     presumed_dead: Callable[[], None] = lambda: None
     asker: Asker = field(default_factory=Silence)
     defaults: Callable[[], TopicSettings] = lambda: DEFAULTS
+    balancing: Balancing = BALANCING
+    unclean: Callable[[TopicPartition], None] = lambda partition: None
 
 
 class Cluster(StateWriter, Protocol):
@@ -231,6 +236,12 @@ class Cluster(StateWriter, Protocol):
         Raises INVALID_UPDATE_VERSION (:func:`tallymark.replication.features.raised`);
         FEATURE_UPDATE_FAILED where nothing can be decided now.
         """
+        ...
+
+    async def announce_leaving(self) -> bool:
+        """This broker wants to stop: the controller should give its leads to others. It goes on to
+        serve. Whether that is known to others now; what was said ends with the session. Never
+        raises."""
         ...
 
     async def retire(self) -> None:

@@ -80,6 +80,7 @@ class ZooKeeperCluster:
         threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self._zookeeper = zookeeper
+        self._node_id = node_id
         self._view = ZooKeeperView(zookeeper, node_id, now_ms)
         self._registration = Registration(zookeeper, node_id, files, folder, now_ms)
         self._on_failure = on_failure
@@ -136,7 +137,7 @@ class ZooKeeperCluster:
         self._task.add_done_callback(_ended)
 
     async def refresh(self) -> MetadataImage:
-        """Read the state and apply it; the returned image is not older than the call."""
+        """Read the state and apply it; the image is not older than the call."""
         async with self._refreshing:
             image = await self._run(self._view.read_in_office)
             if image.features.level(REPLICATION) > 0:
@@ -185,8 +186,7 @@ class ZooKeeperCluster:
         return failed
 
     async def deleted_here(self) -> Set[uuid.UUID]:
-        """The ids that the controller has stored. Empty where ZooKeeper cannot be reached: the logs
-        stay on the disks until the next start."""
+        """Empty without ZooKeeper: the logs stay on the disks until the next start."""
         try:
             return await self._run(self._view.deleted_here)
         except _FAILURES as error:
@@ -226,6 +226,9 @@ class ZooKeeperCluster:
 
     async def read_states(self, partitions: Keys) -> Mapping[TopicPartition, PartitionState]:
         return await self._states.read(partitions, self._topic_ids)
+
+    async def announce_leaving(self) -> bool:
+        return await self._states.announce_leaving(self._node_id, self._registration.epoch)
 
     async def retire(self) -> None:
         """Unregister and resign as controller; without a connection this does nothing."""
@@ -314,7 +317,7 @@ class ZooKeeperCluster:
         if not self._replicates and not self._stopping:
             self._replicates = True
             self._watches += await self._run(lambda: self._view.watch_notes(self._changed))
-            self._controller.start(self._member.asker, self._member.defaults)
+            self._controller.start(self._member)
 
     async def _apply(self, image: MetadataImage) -> None:
         assert self._on_change is not None, "join() comes first"

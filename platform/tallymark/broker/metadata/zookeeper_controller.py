@@ -25,7 +25,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from tallymark.broker.metadata.port import Asker, Silence
+from tallymark.broker.metadata.port import Membership
+from tallymark.broker.metadata.zookeeper_membership import NoLogs
 from tallymark.coordination import (
     BrokerInfo,
     Controller,
@@ -68,8 +69,7 @@ class ControllerTask:
     ) -> None:
         self._zookeeper = zookeeper
         self._election = election
-        self._asker: Asker = Silence()
-        self._defaults: Callable[[], TopicSettings] = TopicSettings
+        self._member = Membership(NoLogs())
         self._now_ms = now_ms
         self._thread = threads(1, "tallymark-controller")
         self._loop = asyncio.get_running_loop()
@@ -81,9 +81,9 @@ class ControllerTask:
         self._asking: set[asyncio.Future[Any]] = set()
         self._stopping = False
 
-    def start(self, asker: Asker, defaults: Callable[[], TopicSettings]) -> None:
+    def start(self, member: Membership) -> None:
         """Take part from now on: level 1 is in force. Idempotent."""
-        self._asker, self._defaults = asker, defaults
+        self._member = member
         if self._task is None and not self._stopping:
             self._task = asyncio.create_task(self._run(), name="controller")
             self._task.add_done_callback(_ended)
@@ -142,8 +142,8 @@ class ControllerTask:
         term: Term | None = None
         while not self._stopping and session == self._zookeeper.session != 0:
             self._due.clear()
-            if term is None or defaults != self._defaults():
-                defaults = self._defaults()
+            if term is None or defaults != self._member.defaults():
+                defaults = self._member.defaults()
                 term = self._term(controller, defaults)
             done = await self._round(term)
             if done is not None and done.deposed:
@@ -157,7 +157,13 @@ class ControllerTask:
 
     def _term(self, controller: Controller, defaults: TopicSettings) -> Term:
         return Term(
-            self._zookeeper, controller, self._ask, self._is_refused, self._now_ms, defaults
+            self._zookeeper,
+            controller,
+            self._ask,
+            self._is_refused,
+            self._now_ms,
+            defaults,
+            self._member.balancing,
         )
 
     async def _round(self, term: Term) -> Round | None:
@@ -170,7 +176,8 @@ class ControllerTask:
         except TallymarkError as error:
             log.error("no round of the controller: %s", error)
             return None
-        _report(done.outcomes)
+        for partition in _report(done.outcomes):
+            self._member.unclean(partition)
         return done
 
     async def _is_ours(self, controller: Controller) -> bool:
@@ -187,10 +194,13 @@ class ControllerTask:
         asked: Mapping[TopicPartition, tuple[int, ...]],
     ) -> Mapping[TopicPartition, Tails]:
         unanswered: Mapping[TopicPartition, Tails] = {key: {} for key in asked}
-        return {**unanswered, **self._answer(lambda: self._asker.tails(views, asked), unanswered)}
+        return {
+            **unanswered,
+            **self._answer(lambda: self._member.asker.tails(views, asked), unanswered),
+        }
 
     def _is_refused(self, broker: BrokerInfo) -> bool:
-        return self._answer(lambda: self._asker.is_refused(broker.id), False)
+        return self._answer(lambda: self._member.asker.is_refused(broker.id), False)
 
     def _answer(self, question: Callable[[], Awaitable[T]], otherwise: T) -> T:
         """What the loop finds out, ``otherwise`` where that takes too long or fails."""
@@ -232,13 +242,16 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _report(outcomes: Sequence[Outcome]) -> None:
-    """To the log. An election that may have lost records is an error."""
-    quiet = len(outcomes) > _LINES
+def _report(outcomes: Sequence[Outcome]) -> list[TopicPartition]:
+    """To the log. An election that may have lost records is an error; the partitions with one are
+    returned."""
+    quiet, lossy = len(outcomes) > _LINES, list[TopicPartition]()
     for each in outcomes:
         state, unclean = each.change.state, False
         if each.fate is Fate.DONE and state is not None:
-            unclean = state.unclean and state.isr == (state.leader,)
+            unclean = state.is_elected_unclean
+        if unclean:
+            lossy.append(each.change.partition)
         level = logging.DEBUG if quiet else logging.INFO
         log.log(
             logging.ERROR if unclean else level,
@@ -252,6 +265,7 @@ def _report(outcomes: Sequence[Outcome]) -> None:
     if quiet:
         done = sum(each.fate is Fate.DONE for each in outcomes)
         log.info("changes done=%d of=%d, the first: %s", done, len(outcomes), outcomes[0].why)
+    return lossy
 
 
 def _ended(task: asyncio.Task[None]) -> None:

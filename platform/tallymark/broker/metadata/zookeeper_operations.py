@@ -8,6 +8,7 @@ end, on the loop: no thread waits for them.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
@@ -18,8 +19,9 @@ from tallymark.coordination.replicas.electing import Elector
 from tallymark.coordination.replicas.reassigning import Reassigner
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.election import Kind
+from tallymark.replication.election import Elected, Kind
 
+log: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DELETE_SECONDS: Final = 15.0
@@ -45,10 +47,29 @@ async def elect_leaders(
     elector = Elector(zookeeper, now_ms, membership.defaults())
     first = await run(lambda: elector.elect(kind, partitions))
     if not first.ask:
+        _report(first.done, membership)
         return first.failed
     tails = await membership.asker.tails(first.views, first.ask)
     second = await run(lambda: elector.elect(kind, list(first.ask), tails))
+    _report({**first.done, **second.done}, membership)
     return {**first.failed, **second.failed}
+
+
+def _report(done: Mapping[TopicPartition, Elected], membership: Membership) -> None:
+    """To the log; an election that may have lost records is an error, and counted."""
+    for key, elected in done.items():
+        lossy = elected.state.is_elected_unclean
+        log.log(
+            logging.ERROR if lossy else logging.INFO,
+            "%s asked for by an operator partition=%s-%d leader=%d epoch=%d: %s",
+            "unclean election" if lossy else "election",
+            *key,
+            elected.state.leader,
+            elected.state.leader_epoch,
+            elected.why,
+        )
+        if lossy:
+            membership.unclean(key)
 
 
 async def reassign(

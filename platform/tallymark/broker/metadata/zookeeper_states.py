@@ -29,13 +29,14 @@ from tallymark.coordination import (
     TopicWriter,
     ZooKeeper,
 )
+from tallymark.coordination.cluster.broker_notes import BrokerNotes
 from tallymark.coordination.replicas.picture import PictureReader
 from tallymark.coordination.replicas.writing import Fate, ReplicaWriter
 from tallymark.coordination.session.nodes import Check
 from tallymark.coordination.topics.registry import TopicRegistry
 from tallymark.errors import ClosedError, ConnectError
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.model import ChangeState, PartitionState
+from tallymark.replication.model import UNKNOWN_EPOCH, ChangeState, PartitionState
 
 log: Final = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -156,6 +157,7 @@ class ZooKeeperStates:
     ) -> None:
         self._zookeeper = zookeeper
         self._nodes = StateNodes(zookeeper, now_ms)
+        self._notes = BrokerNotes(zookeeper)
         self._thread = threads(1, "tallymark-states")
         self._notices: asyncio.Task[None] | None = None
         self._closed = False
@@ -189,6 +191,18 @@ class ZooKeeperStates:
         except _ERRORS as error:
             log.warning("states of %d partitions cannot be read: %s", len(partitions), error)
             return {}
+
+    async def announce_leaving(self, broker: int, epoch: int) -> bool:
+        """A note that this broker, registered under ``epoch``, wants to stop. Whether it is
+        written; not without a connection. Never raises."""
+        if self._zookeeper.state is not SessionState.CONNECTED or epoch == UNKNOWN_EPOCH:
+            return False
+        try:
+            await self._run(lambda: self._notes.leave(broker, epoch))
+        except _ERRORS as error:
+            log.warning("no note that this broker leaves: %s", error)
+            return False
+        return True
 
     async def close(self) -> None:
         """Ends when what is being written is done. Idempotent."""

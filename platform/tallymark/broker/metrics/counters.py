@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from tallymark.errors import CODES
 from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.protocol.api import ApiKey
+from tallymark.protocol.topic_partition import TopicPartition
 
 BOUNDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -110,6 +111,13 @@ class ReplicationMetrics:
     isr_changes: Counter[str] = field(default_factory=Counter[str])
     """By outcome: "shrink", "expand", "settle" (a state was written again, since the outcome of a
     change was not known), "refused", "unknown"."""
+    unclean_elections: int = 0
+    """Partitions that got a leader which may lack records from this broker, as the controller or
+    for an operator."""
+
+    def elected_unclean(self, partition: TopicPartition) -> None:
+        """This partition did."""
+        self.unclean_elections += 1
 
 
 class FollowersNow(NamedTuple):

@@ -54,6 +54,11 @@ def _led(counts: ReplicationMetrics, led: LedReplicas) -> Iterator[Metric]:
         "Of these, those that refuse acks=all: too few are in sync now.",
         led.below_min_isr,
     )
+    yield counter(
+        "unclean_elections",
+        "Elections here of a leader that may lack records; the log names the partitions.",
+        counts.unclean_elections,
+    )
     family = CounterMetricFamily(
         f"{PREFIX}isr_changes",
         "Changes of ISRs that leaders here have written, or could not write; the log says why.",

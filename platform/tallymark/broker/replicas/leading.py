@@ -98,6 +98,9 @@ class Leads:
         epoch the lead is lost: nothing is appended from then on, and what waits is answered."""
         lead = self._leads.get(key)
         if lead is not None:
+            # Brokers first: one that leaves, and that the controller has taken out of the ISR,
+            # would be taken in again.
+            lead.looked_over(self._brokers)
             lead.seen(state)
 
     def configured(self, key: TopicPartition, assignment: Assignment, min_insync: int) -> None:

@@ -17,6 +17,7 @@ from tallymark.broker.settings.fields.access import AccessFields
 from tallymark.broker.settings.fields.clients import ClientFields
 from tallymark.broker.settings.fields.environment import EnvironmentFields
 from tallymark.broker.settings.fields.inter_broker import InterBrokerFields
+from tallymark.broker.settings.fields.leads import LeadFields
 from tallymark.broker.settings.fields.logs import LogFields
 from tallymark.broker.settings.fields.replication import ReplicationFields
 
@@ -25,6 +26,7 @@ from tallymark.broker.settings.fields.replication import ReplicationFields
 class BrokerSettings(
     EnvironmentFields,
     ClientFields,
+    LeadFields,
     ReplicationFields,
     LogFields,
     AccessFields,

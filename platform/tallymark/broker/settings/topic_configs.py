@@ -317,5 +317,13 @@ RULES: Final[Mapping[str, TopicConfig]] = table(
         field="segment_ms",
         setting="log_roll_ms",
     ),
+    TopicConfig(
+        "unclean.leader.election.enable",
+        ConfigType.BOOLEAN,
+        boolean,
+        "Whether a replica that lacks records may become leader where no other is left; these "
+        "records are lost then. Only partitions with several replicas.",
+        setting="unclean_leader_election_enable",
+    ),
 )
 """Every topic config that is understood, by name in order."""

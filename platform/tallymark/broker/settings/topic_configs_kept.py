@@ -108,13 +108,5 @@ WITHOUT_EFFECT: Final = (
         default="0",
         without_effect="a segment's age counts from its first record, so they differ by themselves",
     ),
-    TopicConfig(
-        "unclean.leader.election.enable",
-        ConfigType.BOOLEAN,
-        boolean,
-        "Whether a replica that lacks records may become leader.",
-        default="false",
-        without_effect="a partition has one replica, no other can lead it",
-    ),
 )
 """Rows of :data:`tallymark.broker.settings.topic_configs.RULES`."""

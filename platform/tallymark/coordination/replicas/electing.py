@@ -29,10 +29,10 @@ from tallymark.replication.model import (
 
 @dataclass(slots=True)
 class Elections:
-    """``failed`` were not held, with the errors of KIP-460; ``ask`` are brokers that must tell
-    first where their logs end, ``views`` the partitions that this is about. All others are
-    done."""
+    """``failed`` were not held, with the errors of KIP-460; ``done`` were. ``ask`` are brokers that
+    must tell first where their logs end, ``views`` the partitions that this is about."""
 
+    done: dict[TopicPartition, Elected] = field(default_factory=dict[TopicPartition, Elected])
     failed: dict[TopicPartition, KafkaError] = field(
         default_factory=dict[TopicPartition, KafkaError]
     )
@@ -69,6 +69,8 @@ class Elector:
             return _decided(picture, keys, failed, kind, tails or {}, result)
 
         result.failed |= self._changes.write(partitions, decide)
+        for key in result.failed:
+            result.done.pop(key, None)
         return result
 
 
@@ -93,6 +95,7 @@ def _decided(
         outcome = asked_for(view, picture, kind, tails.get(key, {}))
         if isinstance(outcome, Elected):
             changes.append(ChangeState(key, view.state.version, outcome.state, outcome.why))
+            result.done[key] = outcome
         else:
             failed[key] = refusal_of(outcome.error, key, outcome.why)
     return changes

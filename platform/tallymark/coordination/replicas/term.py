@@ -19,7 +19,7 @@ executed: both partitions are read again before anything is decided about them (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
@@ -31,8 +31,10 @@ from tallymark.coordination.session.zookeeper import ZooKeeper
 from tallymark.coordination.topics.changes import ChangeReader
 from tallymark.coordination.topics.writer import TopicWriter
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.balance import MOST_MOVES, Balancing, preferred_leaders
 from tallymark.replication.changes import settled
 from tallymark.replication.election import Tails
+from tallymark.replication.isr_notices import IsrNotices
 from tallymark.replication.model import DEFAULTS, Change, PartitionView, Picture, TopicSettings
 from tallymark.replication.planner import plan
 
@@ -48,6 +50,7 @@ IsRefused: TypeAlias = Callable[[BrokerInfo], bool]
 
 PAUSE_MS: Final = 200
 """After changes that were refused, or are unknown."""
+OFF: Final = Balancing(is_on=False)
 
 
 class Round(NamedTuple):
@@ -71,6 +74,7 @@ class Term:
         is_refused: IsRefused,
         now_ms: Callable[[], int],
         defaults: TopicSettings = DEFAULTS,
+        balancing: Balancing = OFF,
     ) -> None:
         assert controller.fence is not None, "another session is the controller"
         self._fence = controller.fence
@@ -80,10 +84,15 @@ class Term:
         self._reader = PictureReader(zookeeper, defaults)
         self._changes = ChangeReader(zookeeper)
         self._guards = TopicWriter(zookeeper)
-        self._writer = ReplicaWriter(zookeeper)
+        # Told in the transaction: a leader does not know whom the controller takes out of its ISR,
+        # and waits for them until it does.
+        self._writer = ReplicaWriter(zookeeper, IsrNotices(every_ms=0))
         self._picture = Picture({}, {}, controller.epoch)
         self._doubted: set[TopicPartition] = set()
         """What the picture has of these may be wrong: they are read again first."""
+        self._balancing = balancing
+        self._balance_at = now_ms() + balancing.every_ms
+        """When leads may go back to preferred leaders, by the clock of ``now_ms``."""
 
     def round(self) -> Round:
         """Read what has changed, decide, write. Call it again after ``wait_ms``, and when a notice
@@ -141,7 +150,21 @@ class Term:
         if wanted.ask:
             views = {key: self._picture.partitions[key] for key in wanted.ask}
             wanted = plan(self._picture, tails=self._ask(views, wanted.ask))
-        return wanted.changes
+        return [
+            *wanted.changes,
+            *self._back(self._doubted | {one.partition for one in wanted.changes}),
+        ]
+
+    def _back(self, busy: Set[TopicPartition]) -> Sequence[Change]:
+        """Leads that go back to preferred leaders. More than fit into a round go in the next."""
+        every_ms, now_ms = self._balancing.every_ms, self._now_ms()
+        self._balance_at = min(self._balance_at, now_ms + every_ms)  # the clock may be set back
+        if not self._balancing.is_on or now_ms < self._balance_at:
+            return ()
+        moves = preferred_leaders(self._picture, unknown=busy, tolerated=self._balancing.tolerated)
+        if len(moves) < MOST_MOVES:
+            self._balance_at = now_ms + every_ms
+        return moves
 
     def _wait_ms(self, done: int) -> int | None:
         """A partition gets one change a round: after one that was done there may be another."""
@@ -149,5 +172,9 @@ class Term:
             return PAUSE_MS
         if done:
             return 0
-        due_at = self._writer.notices.due_at_ms()
-        return None if due_at is None else max(0, due_at - self._now_ms())
+        due = [
+            self._writer.notices.due_at_ms(),
+            self._balance_at if self._balancing.is_on else None,
+        ]
+        times = [one for one in due if one is not None]
+        return max(0, min(times) - self._now_ms()) if times else None
