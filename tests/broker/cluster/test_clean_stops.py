@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from asked_cluster import wait_for
 from cluster_members import zookeeper_or_skip
 from produce_consume_validate import TallymarkWriter, validate
-from replicated_cluster import ReplicatedCluster, wait_for
+from replicated_cluster import ReplicatedCluster
 
 from tallymark.cli.main import command
 
