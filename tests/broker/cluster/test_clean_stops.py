@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from asked_cluster import wait_for
+from click.testing import CliRunner, Result
 from cluster_members import zookeeper_or_skip
 from produce_consume_validate import TallymarkWriter, validate
 from replicated_cluster import ReplicatedCluster
