@@ -1,6 +1,6 @@
 """What live pages are sent, and when: a state machine without clock, store or socket.
 
-A **feed** is one address as viewers of one kind see it; all who look at it share its newest
+A **feed** is one address as viewers of one kind see it; all its viewers share its newest
 fragment. A **viewer** is one open stream. Only the newest fragment matters: a viewer that reads
 slowly is sent the newest there is when it can take more, and never what came between.
 

@@ -1,4 +1,4 @@
-"""Events as bytes: server-sent events, compressed once for all who read them.
+"""Events as bytes: server-sent events, compressed once for all readers.
 
 A gzip stream is a header and blocks. Each event is compressed by itself and ended by a full flush
 (RFC 1951: an empty stored block, after which nothing refers back), so the same bytes fit into every

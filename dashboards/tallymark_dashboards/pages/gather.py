@@ -1,4 +1,4 @@
-"""What several pages show: the numbers of the pulse, incidents with who was notified, rows of
+"""What several pages show: the numbers of the pulse, incidents and the people notified, rows of
 topics. No page of its own."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def open_incidents(ask: Ask, limit: int) -> list[WindowIncident]:
 
 
 def incident_rows(ask: Ask, found: Sequence[WindowIncident]) -> list[IncidentRow]:
-    """Lines of incidents; one query for who was notified of any of them."""
+    """Lines of incidents; one query for the notifications of all of them."""
     alerts = alerts_about(ask, found)
     window_ms = ask.context.deployment.audit.window_ms
     return [incident_row(one, window_ms, alerts[one.edge, one.topic]) for one in found]

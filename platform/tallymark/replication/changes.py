@@ -1,7 +1,7 @@
 """Changes as transactions, and what they make of a picture.
 
 A change is written under the condition that the nodes still are what it was decided from. The same
-condition, applied to a picture, tells what the nodes will hold if nothing else happens.
+condition, applied to a picture, gives what the nodes will hold if nothing else happens.
 """
 
 from __future__ import annotations

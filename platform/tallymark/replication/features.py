@@ -21,7 +21,7 @@ from tallymark.errors import CODES, KafkaError
 REPLICATION: Final = "replication.version"
 """Level 1: partitions may have several replicas."""
 FIRST_WITH_ZERO: Final = 4
-"""The first version of ApiVersions that may tell a feature whose lowest level is 0."""
+"""The first version of ApiVersions that may list a feature whose lowest level is 0."""
 
 
 class Levels(NamedTuple):
@@ -56,7 +56,7 @@ class Finalized:
 
 
 class Served(NamedTuple):
-    """What ApiVersions tells: its tags 0, 1 and 2."""
+    """What ApiVersions returns: its tags 0, 1 and 2."""
 
     supported: Supported
     epoch: int
@@ -130,7 +130,7 @@ def check_factor(factor: int, finalized: Finalized, brokers: Mapping[int, Suppor
 
 
 def served(supported: Supported, finalized: Finalized, version: int) -> Served:
-    """What ApiVersions of ``version`` tells. Below v4 a supported feature whose lowest level is 0
+    """What ApiVersions of ``version`` returns. Below v4 a supported feature whose lowest level is 0
     is left out: older clients fail on it (KAFKA-17011). Levels of 0 are not in force."""
     shown = {
         name: levels

@@ -66,7 +66,7 @@ class Ask(NamedTuple):
 
 class Answer(NamedTuple):
     """What the leader said. ``first_offset`` is the base offset of the first batch of the records,
-    None where there are none. -1 stands for "not told"."""
+    None where there are none. -1 stands for "not sent"."""
 
     error: int = 0
     parted: EpochEnd | None = None
@@ -154,7 +154,7 @@ class Following:
 
     def is_current(self, ask: Ask, log: LogView) -> bool:
         """An answer to ``ask`` may be used: the same leader epoch, and the log is what it was. Its
-        end alone does not tell: it may have been cut and have grown to that end again."""
+        end alone does not show that: it may have been cut and have grown to that end again."""
         now = (self.leader_epoch, log.end, last_epoch_of(log.epochs, log.end))
         return (ask.leader_epoch, ask.offset, ask.last_epoch) == now
 
@@ -177,7 +177,7 @@ class Following:
         return Append(answer.high_watermark, answer.log_start)
 
     def is_at(self, log: LogView, leader_high_watermark: int) -> None:
-        """A step is done and the log is ``log``; the leader's high watermark was told with it (-1
+        """A step is done and the log is ``log``; the leader's high watermark came with it (-1
         for none). Its own never falls in an epoch, but for a cut below it."""
         self.failures = 0
         self.high_watermark = min(max(leader_high_watermark, self.high_watermark), log.end)
@@ -198,7 +198,7 @@ class Following:
 
     def corrupt(self, offset: int, why: str, now_ms: int) -> SetAside:
         """A batch of the leader cannot be appended: its checksum or its shape is wrong. Which of
-        the two disks is bad, the leader finds out when it hears of it."""
+        the two disks is bad, the leader finds out from the report."""
         told = f"batch at offset {offset} from broker {self.leader} in epoch {self.leader_epoch}"
         return self.failed(CODES["CORRUPT_MESSAGE"], f"{told}: {why}", now_ms)
 

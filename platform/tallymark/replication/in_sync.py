@@ -19,8 +19,8 @@ def voters(view: PartitionView) -> tuple[int, ...]:
 
 
 def candidates(view: PartitionView, picture: Picture) -> tuple[int, ...]:
-    """Who may lead without the loss of a committed record, the best first: voters that are up, in
-    the order of the assignment, those that are leaving last."""
+    """The brokers that may lead without the loss of a committed record, the best first: voters that
+    are up, in the order of the assignment, those that are leaving last."""
     up = [one for one in voters(view) if picture.is_up(one)]
     return tuple(sorted(up, key=lambda one: picture.brokers[one].leaving))
 

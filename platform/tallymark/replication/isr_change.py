@@ -1,6 +1,6 @@
 """Which brokers the ISR should gain and lose now, decided by the leader.
 
-Who may join has been found out by the leader's rules; who leaves is here. The ISR keeps at least
+The leader's rules find those that may join; here are those that leave. The ISR keeps at least
 ``least`` members: of those that should leave, the ones stay that would make it too small, and the
 high watermark waits for them. When others join, as many leave as have come, in one change; then
 brokers that are not registered leave, too, before their time.
@@ -15,7 +15,7 @@ from tallymark.replication.progress import NEVER, UNKNOWN_END, Lag, Progress
 
 
 class IsrChange(NamedTuple):
-    """The new ISR in the order of the assignment, who joins it, and why it changes."""
+    """The new ISR in the order of the assignment, the brokers that join, and why it changes."""
 
     isr: tuple[int, ...]
     joining: tuple[Progress, ...]

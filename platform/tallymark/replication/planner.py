@@ -33,8 +33,8 @@ from tallymark.replication.model import (
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What the controller wants now. ``changes``: partitions without a leader first. ``ask``:
-    brokers that must tell the tails of their logs before a partition can have a leader; the answers
-    are the argument ``tails`` of the next :func:`plan`."""
+    brokers that must report the tails of their logs before a partition can have a leader; the
+    answers are the argument ``tails`` of the next :func:`plan`."""
 
     changes: tuple[Change, ...] = ()
     ask: Mapping[TopicPartition, tuple[int, ...]] = field(

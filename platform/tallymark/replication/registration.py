@@ -16,7 +16,8 @@ in between would else find the same boot, and take the log for intact. What is d
 nothing the second time, so a start that was interrupted begins again.
 
 A log is *intact* after a clean stop, and after any end of the process while the kernel kept
-running: the page cache survives kill -9, a power failure takes it. The kernel's boot id tells::
+running: the page cache survives kill -9, a power failure takes it. The kernel's boot id shows
+which::
 
     .tallymark_boot        in every log directory, two lines:
         1                                       version
@@ -45,7 +46,7 @@ _BOOT: Final = re.compile(rb"1\n([0-9a-f-]{36})\n")
 @dataclass(frozen=True, slots=True)
 class LocalLog:
     """A broker's log of a partition as it was opened: where it ends, whether it has all that the
-    broker ever told others that it has."""
+    broker ever reported to others."""
 
     tail: Tail
     intact: bool
@@ -128,9 +129,9 @@ def given_up(
 
 
 def is_intact(*, clean: bool, boot_then: str, boot_now: str, flushed_first: bool) -> bool:
-    """Whether a directory's logs have everything that was told to others. ``clean``: the marker of
-    a clean stop was there; ``flushed_first``: the broker ran with ``flush.before.expose``, so what
-    was told had been flushed. Boot ids are "" where they are not known.
+    """Whether a directory's logs have everything that was reported to others. ``clean``: the marker
+    of a clean stop was there; ``flushed_first``: the broker ran with ``flush.before.expose``, so
+    what was reported had been flushed. Boot ids are "" where they are not known.
 
     A start that finds that they are not intact writes :data:`NOT_INTACT` before anything else: if
     it is stopped before the state nodes show that, it leaves the marker of a clean stop, too, and

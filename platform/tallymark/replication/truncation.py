@@ -1,4 +1,4 @@
-"""Where two logs of a partition part, told by leader epochs alone (KIP-101, KIP-279, KIP-595).
+"""Where two logs of a partition diverge, found by leader epochs alone (KIP-101, KIP-279, KIP-595).
 
 Both sides know at which offset each leader epoch began: a sequence of (epoch, start), ascending in
 both. A follower names the epoch of its last record with each fetch; a leader in whose log that
@@ -9,10 +9,10 @@ that epoch's end. The follower cuts what the leader cannot have::
     follower  epochs 0 0 0 1 1 2 2            the leader has no 2: answer (1, 6)
                                cut to 5       its own epoch 1 ends at 5: done
 
-A follower that does not know the epoch it was told cuts to the end of its greatest epoch below it
-and asks again. One round alone would keep too much or too little after two quick changes of the
-leader (KIP-279). Nobody cuts to a high watermark as long as there are epochs: a follower's own may
-be behind what is committed, and a cut there would lose it (KIP-101).
+A follower that does not know the epoch it got cuts to the end of its greatest epoch below it and
+asks again. One round alone would keep too much or too little after two quick changes of the leader
+(KIP-279). No replica cuts to a high watermark as long as there are epochs: a follower's own may be
+behind what is committed, and a cut there would lose it (KIP-101).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def diverging(epochs: Epochs, log_end: int, last_epoch: int, offset: int) -> Epo
 
 
 def cut_for(told: EpochEnd, epochs: Epochs, log_end: int, high_watermark: int) -> Cut:
-    """What a follower cuts when a leader told it ``told``; ``epochs``, ``log_end`` and
+    """What a follower cuts when a leader answered ``told``; ``epochs``, ``log_end`` and
     ``high_watermark`` are its own. Never more than the leader cannot have."""
     if told.epoch < 0 or told.end < 0:
         return Cut(min(high_watermark, log_end), done=True)

@@ -5,8 +5,8 @@ nothing that was appended is taken back: a decision that is not committed in tim
 answer is "not yet" (KAFKA-9666).
 
 *Every* answer, those of reads and heartbeats too, was decided from what memory held, and that may
-be records that no follower has yet. A leader without them would follow, and a member had been told
-of a generation that never was, a consumer of an offset that was never committed. So an answer
+be records that no follower has yet. A leader without them would follow, and a member had got a
+generation that never was, a consumer an offset that was never committed. So an answer
 leaves when the high watermark has reached the end of what was replayed here, in this epoch::
 
     high watermark             end                 an answer decided now waits until
@@ -141,7 +141,7 @@ class ReplayedState(Generic[S]):
         self.release(held, 0 if error is None else refusal_of(error))
 
     def release(self, held: _Held, code: int) -> None:
-        """Answer, once: what is heard of an answer that has left is ignored."""
+        """Answer, once: a later outcome of an answer that has left is ignored."""
         if held in self._held:
             self._held.discard(held)
             if held.ticket is not None:

@@ -173,7 +173,7 @@ class Shards(Generic[T, S]):
 
     def each(self, do: Callable[[T], None]) -> None:
         """Do something in every shard; in those that are being loaded, when they are. A shard that
-        is loaded later is not told."""
+        is loaded later does not get it."""
         for loading in self._loading.values():
             loading.afterwards.append(do)
         for shard in self.shards():

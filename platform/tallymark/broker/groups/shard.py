@@ -51,8 +51,8 @@ R = TypeVar("R", JoinReply, SyncReply)
 Decide = Callable[[Group, Now], Decision]
 
 NO_ANSWER: Final = 1
-"""``acks`` for what the coordinator decides by itself: no client is told, so it is appended also
-while fewer replicas than ``min.insync.replicas`` are in sync."""
+"""``acks`` for what the coordinator decides by itself: no client gets an answer, so it is appended
+also while fewer replicas than ``min.insync.replicas`` are in sync."""
 
 
 class GroupShard:
@@ -278,7 +278,7 @@ class GroupShard:
             self._replayed.when_settled(lambda code: answer(code or reply))
 
     def _told(self, decision: Decision, of: Callable[[tuple[int, ...]], A]) -> Settled[A]:
-        """The answer of codes. What was refused is told at once: it says nothing of the group."""
+        """The answer of codes. A refusal is sent at once: it says nothing of the group."""
         codes = decision.codes
         if decision.refused or self._replayed.is_settled:
             return of(codes)

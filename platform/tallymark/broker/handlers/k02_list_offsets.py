@@ -14,7 +14,7 @@ Served 0-9.
 * v8 -4, the earliest local offset (KIP-405): the log start offset, nothing is tiered
 * v9 -5, the last tiered offset (KIP-1005): -1, nothing is tiered
 
-A consumer is told what is below the high watermark. A request with a replica id, which needs
+A consumer gets what is below the high watermark. A request with a replica id, which needs
 CLUSTER_ACTION, sees to the end of the log. The ends of a log are answered at once. A lookup that
 may have to read an old segment's index or single records runs in a thread.
 """
@@ -175,8 +175,8 @@ def _find(partition: Partition, timestamp: int, version: int, bound: ReadUntil) 
 
 
 def _check_committed(partition: Partition, version: int, bound: ReadUntil) -> None:
-    """Raise the error of a leader that may not have heard yet of all that is committed (KIP-207).
-    What it has heard of is committed, so offsets below that may be told."""
+    """Raise the error of a leader that may not know yet of all that is committed (KIP-207).
+    What it knows of is committed, so offsets below that may be sent."""
     if bound is ReadUntil.END or partition.lead is None or partition.lead.is_epoch_committed:
         return
     code = CODES["OFFSET_NOT_AVAILABLE" if version >= _FIRST_NOT_AVAILABLE else _BEFORE]

@@ -11,7 +11,7 @@ Kept: a partition without a commit is answered with offset -1 and no error, and 
 group. In v1, which has no top-level error, every partition has the error. Topics that the client
 may not describe are left out of "all". Beyond Kafka: a group that one request names twice is
 INVALID_REQUEST, a partition that it names twice is answered once; otherwise a small request could
-cause a huge answer, as each partition has a text. An offset is told when its record is committed;
+cause a huge answer, as each partition has a text. An offset is sent when its record is committed;
 where that takes too long the error is COORDINATOR_LOAD_IN_PROGRESS, which all clients repeat.
 """
 
@@ -101,7 +101,7 @@ def _look_up(
     call: Call,
     answer: Callable[[int, list[OffsetFetchResponseTopic]], A],
 ) -> Settled[A]:
-    """``answer`` of an error code and the topics, when what they tell is committed."""
+    """``answer`` of an error code and the topics, when what they contain is committed."""
 
     def refused(code: int) -> A:
         return answer(code, [_failed(topic, code) for topic in asked or ()])

@@ -6,7 +6,7 @@ Served 0-5.
 
 Kept: a client that may describe the cluster sees all groups, others those they may describe. Every
 group is of the type "classic". While a partition of groups is being loaded the list is not
-complete, and has the error COORDINATOR_LOAD_IN_PROGRESS. The answer leaves when what it tells is
+complete, and has the error COORDINATOR_LOAD_IN_PROGRESS. The answer leaves when what it contains is
 committed; the groups of a partition where that does not come about are left out, and the error is
 COORDINATOR_NOT_AVAILABLE.
 """
@@ -32,7 +32,7 @@ _CLASSIC: Final = "classic"
 _GROUPS_A_TURN: Final = 500
 
 _Listed: TypeAlias = list[ListGroupsResponseGroup] | None
-"""The groups of one partition; None where they may not be told."""
+"""The groups of one partition; None where they may not be sent."""
 
 
 async def handle(state: BrokerState, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:

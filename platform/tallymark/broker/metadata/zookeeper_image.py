@@ -43,7 +43,7 @@ from tallymark.replication.model import NO_LEADER, PartitionState
 
 class ImageReader:
     """Keeps the image that was read last. Methods raise the registries' errors. ``topics`` and
-    ``changes`` are shared with those who write."""
+    ``changes`` are shared with the writers."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper

@@ -1,5 +1,5 @@
 """Whether other brokers count on this one: its registrations and the life of its session, as the
-broker hears of them on its loop.
+broker is notified of them on its loop.
 
 ::
 
@@ -8,7 +8,7 @@ broker hears of them on its loop.
                                        └──────▶ presumed dead   again              └─▶ presumed dead
 
 What is led with several replicas ends when this broker is presumed dead: the controller may have
-elected others since. That keeps acks=1 and reads from a leader which nobody follows any more;
+elected others since. That keeps acks=1 and reads from a leader which no replica follows any more;
 acks=all is safe without, by leader epochs. A pause of ZooKeeper that is shorter than a session
 changes nothing: it gives all sessions their whole time again.
 """

@@ -54,7 +54,7 @@ class Lead(Protocol):
     @property
     def is_epoch_committed(self) -> bool:
         """Whether the high watermark has reached the start of the leader epoch: before that clients
-        are told no offsets, since these could run backwards (KIP-207)."""
+        get no offsets, since these could run backwards (KIP-207)."""
         ...
 
     @property
@@ -69,7 +69,7 @@ class Lead(Protocol):
 
     @property
     def is_read_elsewhere(self) -> bool:
-        """Whether consumers read from followers, as far as is known: these are told each high
+        """Whether consumers read from followers, as far as is known: these get each high
         watermark at once (KIP-1166)."""
         ...
 

@@ -1,7 +1,7 @@
-"""Writes the changes of ISRs that leaders wish for, those of all partitions together.
+"""Writes the changes of ISRs that leaders ask for, those of all partitions together.
 
 While one call of the :class:`~tallymark.broker.metadata.port.StateWriter` is under way, further
-wishes gather for the next one; a partition has one change under way at a time, by the rules of its
+changes gather for the next one; a partition has one change under way at a time, by the rules of its
 leader. Each change ends as
 
 =========  =============================================================================
@@ -40,7 +40,7 @@ class Wish(NamedTuple):
 
 
 class IsrWriter:
-    """The wishes of one broker. Belongs to the event loop."""
+    """The changes that one broker asks for. Belongs to the event loop."""
 
     def __init__(self, writer: StateWriter, metrics: ReplicationMetrics) -> None:
         self._writer = writer

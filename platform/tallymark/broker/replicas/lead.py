@@ -1,4 +1,4 @@
-"""A partition with several replicas that this broker leads: what happens to it, told to its
+"""A partition with several replicas that this broker leads: what happens to it, reported to its
 :class:`~tallymark.replication.leading.Leader`, and what that decides, done.
 
 ::
@@ -162,7 +162,7 @@ class ReplicatedLead:
                 copier.set()
 
     def moved(self, *, wake: bool = False) -> None:
-        """Something that followers with all records have to hear of, too; ``wake``: at once."""
+        """Something that followers with all records have to get, too; ``wake``: at once."""
         for copier in self._resting:
             if wake:
                 copier.set()

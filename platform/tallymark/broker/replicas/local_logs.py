@@ -1,6 +1,6 @@
 """The logs of this broker as a registration needs them: where each ends, and whether it is intact.
 
-A log is *intact* when it has all that this broker ever told others that it has. The page cache
+A log is *intact* when it has all that this broker ever reported to others. The page cache
 survives the end of a process, not that of the machine. So at a start the logs of a directory are
 intact after a clean stop, or when the kernel is the one of then::
 

@@ -1,10 +1,10 @@
-"""A follower's Fetch (KIP-903): what it says of the follower is told to the leader's side of each
-partition, once; then its partitions are read to the end of the log.
+"""A follower's Fetch (KIP-903): what it says of the follower is reported to the leader's side of
+each partition, once; then its partitions are read to the end of the log.
 
 Checked for each partition, in this order::
 
     the topic's id, and that it is led here   UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER ...
-    the leader epoch in which it asks         FENCED_LEADER_EPOCH (older, or none is told),
+    the leader epoch in which it asks         FENCED_LEADER_EPOCH (older, or none is sent),
                                               UNKNOWN_LEADER_EPOCH (newer)
     that the broker has a replica             UNKNOWN_LEADER_EPOCH: the assignment may be on its way
     its registration (broker epoch)           STALE_BROKER_EPOCH
@@ -50,8 +50,8 @@ class FollowerAsk:
         self._topic_name = ""
 
     def take(self, asked: Iterable[tuple[Topic, Ask]]) -> None:
-        """Tell the leads of these partitions, once; those of a session that are not among them are
-        as they were at its last request."""
+        """Report to the leads of these partitions, once; those of a session that are not among them
+        are as they were at its last request."""
         for topic, ask in asked:
             try:
                 parted = self._take(topic, ask)

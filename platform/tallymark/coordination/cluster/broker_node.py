@@ -14,15 +14,15 @@ In one session, and anew in every later one::
                                     version      │
     create /brokers/ids/[id]        epoch v+2    ┘
 
-The version of ``/brokers/epochs`` counts registrations: who decides from all live brokers checks it
+The version of ``/brokers/epochs`` counts registrations: a decision about all live brokers checks it
 (:mod:`.raising`). The second write of the epoch makes two processes under one id exclude each
-other: of all that read version v, one writes v+1; who looked before the other registered can raise
-nothing after it. So a process that was started with a wrong id never takes the epoch of the broker
-that lives.
+other: of all that read version v, one writes v+1; the one that looked before the other registered
+can raise nothing after it. So a process that was started with a wrong id never takes the epoch of
+the broker that lives.
 
 An attempt may end anywhere. The next one begins at the first line; a step of the earlier attempt
 that is executed late finds another version and changes nothing. If the answer to the last step is
-lost, the node of this session with the version of the epoch node tells that it was done.
+lost, the node of this session with the version of the epoch node shows that it was done.
 
 ``/brokers/epochs/[id]`` is persistent: ``{"version":1,"run":"..."}``, the run as in the other node.
 Its version is the broker's epoch (KIP-380). Fields that this release does not know stay in it.

@@ -1,7 +1,7 @@
 """The levels of features that are in force: ``/cluster/features``.
 
 ``{"version":1,"features":{"replication.version":1}}``. The version of the node is the epoch that
-ApiVersions tells. Without the node no feature is in force. Fields that this release does not know
+ApiVersions returns. Without the node no feature is in force. Fields that this release does not know
 are written back as they were read. It changes by compare-and-set (:mod:`.raising`):
 :mod:`tallymark.replication.features` decides which levels may rise.
 """

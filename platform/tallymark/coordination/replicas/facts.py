@@ -114,7 +114,7 @@ def _is_of_assignment(change: Change) -> bool:
 
 
 def is_at_once(change: Change, facts: Facts) -> bool:
-    """Whether clients wait for the news: the leader or its epoch changes."""
+    """Whether clients wait for the change: the leader or its epoch changes."""
     before = facts.states[change.partition]
     return (
         change.state is not None
