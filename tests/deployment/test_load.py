@@ -132,3 +132,16 @@ def test_there_is_a_lake_only_where_the_settings_have_its_table(tmp_path: Path) 
 )
 def test_where_the_lake_is(path: str, is_: str) -> None:
     assert Deployment(data_dir=Path("/data"), lake=LakeSettings(path=path)).lake_path == is_
+
+
+def test_a_part_of_a_deployment_has_all_that_is_mirrored_into_it() -> None:
+    """Without what is upstream, records of an aggregate would be of nobody: UNCLAIMED."""
+    whole = Deployment()
+    assert whole.of_clusters(()) is whole
+    one = whole.of_clusters(["dc2"])
+    assert [cluster.name for cluster in one.clusters] == ["dc2"]
+    assert one.mirrors == ()
+    assert whole.of_clusters(["aggregate"]).clusters == whole.clusters
+    assert whole.of_clusters(["aggregate"]).mirrors == whole.mirrors
+    with pytest.raises(KeyError, match="there is no cluster 'dc9'"):
+        whole.of_clusters(["dc9"])

@@ -40,14 +40,15 @@ def test_it_is_a_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 def test_it_starts_in_no_time() -> None:
-    """0.3 s is what a test may wait; the first one of a process also imports, which is not counted.
-    The best of five: the machine of the tests has other things to do."""
+    """0.3 s of the processor, all threads together; the first start also imports, so the best of
+    five counts. It counted the time of the wall, and failed where other tests kept the machine
+    busy."""
     took = []
     for _ in range(5):
-        started = time.perf_counter()
+        started = time.process_time()
         with memory_registry() as registry, RegistryClient(registry.url) as client:
             assert client.subjects() == []
-            took.append(time.perf_counter() - started)
+            took.append(time.process_time() - started)
     assert min(took) < 0.3, took
 
 

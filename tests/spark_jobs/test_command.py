@@ -24,7 +24,6 @@ from tallymark_spark_jobs.engine.errors import (
     permanent_line,
 )
 from tallymark_spark_jobs.jobs.reconcile import main
-from tallymark_spark_jobs.reconcile.narrowing import only_clusters
 from tallymark_spark_jobs.reconcile.outcome import Outcome
 from tallymark_spark_jobs.reconcile.shapes.period import Period
 
@@ -64,19 +63,6 @@ def test_wrong_arguments(settings: str, arguments: list[str], says: str) -> None
     result = CliRunner().invoke(reconcile, ["--settings", settings, *arguments])
     assert isinstance(result.exception, UserError)
     assert says in str(result.exception)
-
-
-def test_a_part_of_a_deployment_has_all_that_is_mirrored_into_it() -> None:
-    """Without what is upstream, records of an aggregate would be of nobody: UNCLAIMED."""
-    whole = Deployment()
-    assert only_clusters(whole, ()) is whole
-    one = only_clusters(whole, ["dc2"])
-    assert [cluster.name for cluster in one.clusters] == ["dc2"]
-    assert one.mirrors == ()
-    assert only_clusters(whole, ["aggregate"]).clusters == whole.clusters
-    assert only_clusters(whole, ["aggregate"]).mirrors == whole.mirrors
-    with pytest.raises(UserError, match="there is no cluster 'dc9'"):
-        only_clusters(whole, ["dc9"])
 
 
 def test_a_cluster_by_its_address(settings: str) -> None:

@@ -13,12 +13,15 @@ from typing import Final
 from tallymark.broker.security.sasl_gate import TOKENS, SaslGate
 from tallymark.broker.security.sasl_logins import Logins
 from tallymark.broker.settings.broker import BrokerSettings
-from tallymark.broker.settings.connection_limit import connections_allowed, is_scarce
 from tallymark.broker.settings.listeners import Endpoint, Listener, endpoints, off_loopback
 from tallymark.errors import UserError
 from tallymark.net.addresses import Address
 from tallymark.net.limits.accept_queue import FEW_ACCEPTS, WAITING
-from tallymark.net.limits.connection_quota import ConnectionQuota
+from tallymark.net.limits.connection_quota import (
+    ConnectionQuota,
+    connections_allowed,
+    is_scarce,
+)
 from tallymark.net.limits.request_memory import RequestMemory
 from tallymark.net.server.handler import Handler
 from tallymark.net.server.limits import ServerLimits

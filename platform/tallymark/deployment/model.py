@@ -126,6 +126,27 @@ class Deployment(Part):
         known = ", ".join(cluster.name for cluster in self.clusters)
         raise KeyError(f"there is no cluster {name!r} (there are: {known})")
 
+    def of_clusters(self, names: Iterable[str]) -> Self:
+        """The deployment of these clusters and of those they are mirrored from, directly or not;
+        all of it without names. KeyError lists the existing clusters.
+
+        The clusters upstream belong to it: records in an aggregate are claimed where they were
+        published, and would have no claim otherwise.
+        """
+        wanted = {self.cluster(name).name for name in names}
+        if not wanted:
+            return self
+        while more := {one.source for one in self.mirrors if one.target in wanted} - wanted:
+            wanted |= more
+        consumers = tuple(one for one in self.audit.consumers if one.cluster in wanted)
+        return self.model_copy(
+            update={
+                "clusters": tuple(one for one in self.clusters if one.name in wanted),
+                "mirrors": tuple(one for one in self.mirrors if one.target in wanted),
+                "audit": self.audit.model_copy(update={"consumers": consumers}),
+            }
+        )
+
     @property
     def console_url(self) -> str:
         """Where people find the dashboards, without a slash at its end: for links from outside."""

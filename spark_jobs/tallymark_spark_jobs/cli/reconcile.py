@@ -16,7 +16,6 @@ from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark.shell.target import clusters_named
 from tallymark_spark_jobs.cli.shared import SparkOptions, engine_of, spark_options
-from tallymark_spark_jobs.reconcile.narrowing import only_clusters
 from tallymark_spark_jobs.reconcile.shapes.period import parse_period
 
 if TYPE_CHECKING:
@@ -159,7 +158,10 @@ def _job(given: _Options) -> Job:
 
     deployment = load(given["settings"])
     names = clusters_named(deployment, given["clusters"], given["bootstraps"])
-    deployment = only_clusters(deployment, names)
+    try:
+        deployment = deployment.of_clusters(names)
+    except KeyError as error:
+        raise UserError(str(error.args[0]), "name one of them") from None
     window_ms = deployment.audit.window_ms
     limits = given["start"], given["end"], given["everything"]
     period = parse_period(*limits, window_ms, now_ms(), given["recheck_days"])

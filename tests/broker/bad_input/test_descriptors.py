@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallymark import Producer
-from tallymark.broker.settings.connection_limit import OF_THE_PROCESS, connections_allowed
 from tallymark.client import Admin, NewTopic, SimpleConsumer
 from tallymark.net.limits.accept_queue import rate_accept_errors
+from tallymark.net.limits.connection_quota import OF_THE_PROCESS, connections_allowed
 
 
 @given(st.integers(1, 2**31 - 1), st.integers(3, 2**31))

@@ -7,7 +7,6 @@ contradict each other, so the second is refused; a commit that names other parti
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from tallymark.clock import now_ms
 from tallymark.errors import UserError
 from tallymark_spark_jobs.lake.columns import as_told
 from tallymark_spark_jobs.lake.committing import Change, CommittedTable, Raced, Version
@@ -149,18 +149,18 @@ class DeltaLakeTable(CommittedTable[DeltaSnapshot]):
         """One version: files, offsets, and what it says about itself."""
         handle = snapshot.handle
         assert handle is not None, "a snapshot that was not prepared"
-        now_ms = int(time.time() * 1000)
-        marks = [Transaction(_loaded(span.key), span.end, now_ms) for span in change.offsets]
+        now = now_ms()
+        marks = [Transaction(_loaded(span.key), span.end, now) for span in change.offsets]
         for span in change.repaired:
             name = _repaired(span.key)
-            marks.append(Transaction(name, (handle.transaction_version(name) or 0) + 1, now_ms))
+            marks.append(Transaction(name, (handle.transaction_version(name) or 0) + 1, now))
         schema = handle.schema()
         actions: list[AddAction | RemoveAction] = [
             AddAction(
                 quote(file.path, safe="/="),
                 file.bytes,
                 file.place._asdict(),
-                now_ms,
+                now,
                 not change.rewrites,
                 stats_json(file, snapshot.schema()),
             )
@@ -170,7 +170,7 @@ class DeltaLakeTable(CommittedTable[DeltaSnapshot]):
             RemoveAction(
                 quote(file.path, safe="/="),
                 not change.rewrites,
-                now_ms,
+                now,
                 size=file.bytes,
                 partition_values=file.place._asdict(),
             )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
+from tallymark.clock import now_ms
 from tallymark.errors import UserError
 from tallymark_spark_jobs.lake.committing import Raced
 from tallymark_spark_jobs.lake.heads import KEY, Pending
@@ -60,7 +60,7 @@ class DeltaVerdicts:
                 predicate=f"`window` >= {_literal(start_us)} AND `window` < {_literal(end_us)}",
                 commit_properties=CommitProperties(
                     custom_metadata={KEY: head.head},
-                    app_transactions=[Transaction(_MARK, mark, int(time.time() * 1000))],
+                    app_transactions=[Transaction(_MARK, mark, now_ms())],
                 ),
             )
             return handle.version()
