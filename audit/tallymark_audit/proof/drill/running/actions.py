@@ -93,24 +93,26 @@ class Actions:
             say(f"{name} is stopped for {action.seconds:g} s")
             self._processes.pause(name, action.seconds)
             return
-        self._processes.kill(name)
         if action.kind == LOST_HOST:
-            self._forget_host(name)
+            self._lose_host(name)
             say(f"{name} is killed, and its journal is gone with its host")
             return
+        self._processes.kill(name)
         say(f"{name} is killed and started again")
         if name in self._senders:
             self.send(self._senders[name])
         else:
             self._processes.start(name)
 
-    def _forget_host(self, name: str) -> None:
-        """Remove the journal: what the producer claimed last can never be known."""
+    def _lose_host(self, name: str) -> None:
+        """Kill the producer without its journal: what it claimed last can never be known. The
+        journal goes first, or another process that starts just then would publish it."""
         book = read_book(self._books[name])
         if book is None:
             raise UserError(f"{name} had not begun when it was to be lost", "drill for longer")
         journal = self._topology.deployment.journal_dir / f"{book.instance}.journal"
         journal.unlink(missing_ok=True)
+        self._processes.kill(name)
         self.lost.append(LostHost(book.cluster, book.instance, now_ms()))
 
     def _tear(self, cluster: str, broker: str) -> None:

@@ -38,7 +38,7 @@ from tallymark_audit.proof.drill.truth.books_and_logs import (
 )
 
 _REST_MS: Final = 5_000
-"""What is as old as this is counted, if its collector runs."""
+"""What is as old as this is counted soon, if its collector runs."""
 _WAIT_SECONDS: Final = 90.0
 _POLLS: Final = 50
 """A member that is killed has asked so often, at least: it has stored offsets, and gone on."""
@@ -105,8 +105,8 @@ class SideActions:
         self._stage.narrator.say(f"topic {name} of {home} is deleted and made again")
 
     def _wait_for_counter(self, cluster: str, topic: str, ends: dict[str, int]) -> None:
-        """Until the collector has read what was there some time ago: it cannot count
-        what is deleted before."""
+        """Until the collector has read what was there some time ago: it cannot count what is gone
+        before."""
 
         def has_read() -> bool:
             counted = counted_to(self._stage.store, cluster, topic)
@@ -132,8 +132,12 @@ class SideActions:
     # -- damage at rest -------------------------------------------------------------------------
 
     def _let_rot(self, topic: SideTopic, cluster: str) -> None:
-        """Damage what was counted."""
+        """Damage what was counted, here and where it is mirrored to: a mirror that is behind would
+        copy the damage, and the alarm about it would be taken back after the second look."""
         segment = self._wait_for_segment(topic, cluster, lambda: now_ms() - _REST_MS)
+        end = {segment.parent.name: end_of(segment)}
+        for place in dict.fromkeys((cluster, AGGREGATE)):
+            self._wait_for_counter(place, topic.name, end)
         damage: Callable[[], Rotten] = {
             kinds.CHANGED_AT_REST: partial(at_rest.change_values, segment, self._chance),
             kinds.RESTAMPED_AT_REST: partial(
@@ -210,14 +214,16 @@ class SideActions:
         book = self._topology.sealed / f"{GROUP}.consumed"
         why = f"{server} of group {GROUP} is given nothing"
         wait_until(lambda: polls_of(book, server) > _POLLS, _WAIT_SECONDS, why, self._processes)
+        gone = ""
+        if kind == kinds.LOST_CONSUMER:
+            # Before the kill, or another process that starts just then would publish it.
+            self._forget_journal(server)
+            gone = ", and its journal is gone with its host"
         self._processes.kill(name)
         now = now_ms()
         self._ground_truth.write([FaultNote(now, kind, CONSUMER_HOP, TOPIC)])
-        gone = ""
-        if kind == kinds.LOST_CONSUMER:
-            self._forget_journal(server)
+        if gone:
             self.lost_members.append(LostMember(server, now))
-            gone = ", and its journal is gone with its host"
         self._stage.narrator.say(f"{server} of group {GROUP} is killed{gone}")
         self.consume()
 
