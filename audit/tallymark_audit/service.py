@@ -23,6 +23,7 @@ from tallymark_audit.collector.judging.judge_loop import JudgeLoop
 from tallymark_audit.collector.judging.naming import Namer
 from tallymark_audit.collector.partitions.compacted import is_compacted
 from tallymark_audit.collector.partitions.group_member import GroupMember
+from tallymark_audit.collector.replication_incidents import ReplicationIncidents
 from tallymark_audit.collector.schedule import Chore, Doing, Schedule
 from tallymark_audit.model.compiled_runs.cutter import warm
 from tallymark_audit.model.edges import derive_edges
@@ -162,6 +163,11 @@ class CollectorService:
             Doing("judging", judge_every_ms(self._deployment.audit.window_ms), self._judge),
             Housekeeper(self._collector.ledger, edges, self._deployment.audit),
             self._alerter,
+            ReplicationIncidents(
+                self._reader_of(self._cluster.name),
+                self._collector.ledger,
+                self._deployment.audit.retention_ms,
+            ),
         ]
 
     def _run(self) -> None:

@@ -17,7 +17,6 @@ from confluent_kafka import (
 )
 from confluent_kafka import admin as confluent_admin
 from confluent_kafka.cimpl import NewPartitions, NewTopic
-from eventually import eventually
 from foreign_clients.confluent import Member, read, write
 from foreign_clients.group import PARTITIONS, Story
 from foreign_clients.rows import COUNT, FIRST_TIMESTAMP, SECONDS, rows, stored_codecs
@@ -171,14 +170,7 @@ def test_admin_of_records(servers: str, admin: confluent_admin.AdminClient) -> N
 def test_admin_of_groups(servers: str, admin: confluent_admin.AdminClient) -> None:
     write(servers, "grouped", rows("x"))
     offsets = [TopicPartition("grouped", 0, 7)]
-    by_hand = ConsumerGroupTopicPartitions("by-hand", offsets)
-
-    def is_altered() -> bool:
-        """False while the coordinator loads: librdkafka tells so, and does not try again."""
-        told = done(admin.alter_consumer_group_offsets([by_hand])).topic_partitions
-        return all(place.error is None for place in told)
-
-    eventually(is_altered, every=0.05)
+    done(admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions("by-hand", offsets)]))
     assert done_offsets(admin, "by-hand") == {"grouped": [7]}
     listed = admin.list_consumer_groups().result(SECONDS)
     assert listed.errors == []

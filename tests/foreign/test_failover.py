@@ -22,7 +22,7 @@ from replicated_cluster import SESSION_MS, ReplicatedCluster, paused
 from tallymark import Admin
 from tallymark.client.admin.topic_admin import NewTopic
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.process
 BOTH: Final = {"min.insync.replicas": "2"}
 
 

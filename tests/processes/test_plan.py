@@ -9,7 +9,7 @@ from tallymark.deployment import (
     RegistrySettings,
     ZooKeeperSettings,
 )
-from tallymark.processes.ports import listening, with_free_ports
+from tallymark.processes.ports import listening, with_brokers, with_free_ports
 from tallymark.processes.supervisor.plan import plan
 
 
@@ -109,3 +109,28 @@ def test_free_ports_are_all_different() -> None:
 def test_an_unknown_cluster_is_named_with_the_known_ones() -> None:
     with pytest.raises(KeyError, match=r"no cluster 'dc3' \(there are: dc1, dc2, aggregate\)"):
         Deployment().cluster("dc3")
+
+
+def test_more_brokers_have_ports_ids_and_settings_of_their_own() -> None:
+    grown = with_brokers(Deployment(), 3)
+    for cluster in grown.clusters:
+        assert [broker.id for broker in cluster.brokers] == [0, 1, 2]
+        assert cluster.broker_settings["default.replication.factor"] == 3
+        assert cluster.broker_settings["min.insync.replicas"] == 2
+    ports = [broker.port for cluster in grown.clusters for broker in cluster.brokers]
+    assert len(set(ports)) == len(ports)
+    assert [one.brokers[0] for one in grown.clusters] == [
+        one.brokers[0] for one in Deployment().clusters
+    ]
+    names = [spec.name for spec in listening(grown) if spec.name.startswith("broker")]
+    assert len(set(names)) == len(ports)
+
+
+def test_what_the_settings_say_of_replicas_stands() -> None:
+    first, *rest = Deployment().clusters
+    chosen = first.model_copy(update={"broker_settings": {"min.insync.replicas": 1}})
+    elsewhere = rest[0].model_copy(update={"embedded": False})
+    grown = with_brokers(Deployment(clusters=(chosen, elsewhere), mirrors=()), 3)
+    assert grown.clusters[0].broker_settings["min.insync.replicas"] == 1
+    assert grown.clusters[1] == elsewhere, "it runs elsewhere"
+    assert with_brokers(grown, 2) == grown, "there are more already"

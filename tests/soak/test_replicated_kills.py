@@ -59,9 +59,7 @@ def victims(cluster: ReplicatedCluster, which: str) -> list[BrokerProcess]:
 def progress(writers: list[Writer], count: int = 300) -> None:
     """Until each of the writers was acknowledged so many more."""
     targets = [(writer, len(writer.acked) + count) for writer in writers]
-    wait_for(
-        lambda: all(len(one.acked) >= target for one, target in targets), "acknowledgements", 150
-    )
+    wait_for(lambda: all(len(one.acked) >= target for one, target in targets), "acknowledgements")
 
 
 def harm(cluster: ReplicatedCluster, fault: str, which: str, writers: list[Writer]) -> None:

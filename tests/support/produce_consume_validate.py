@@ -24,9 +24,6 @@ from tallymark import Producer, SimpleConsumer
 from tallymark.client.producing.delivery import RecordMetadata
 
 PADDING = b"." * 60
-SETTLE_SECONDS = 300
-"""A message may wait for so long while all brokers are away: they take a minute to start on a
-machine that is busy."""
 
 
 class Acked(NamedTuple):
@@ -80,7 +77,7 @@ class _Writer(threading.Thread):
 
     def finish(self) -> None:
         self._enough.set()
-        self.join(SETTLE_SECONDS + 30)
+        self.join(90)
         assert not self.is_alive(), f"{self.name} hangs"
         if self._error is not None:
             raise self._error
@@ -110,7 +107,7 @@ class ConfluentWriter(_Writer):
                 "bootstrap.servers": self._address,
                 "enable.idempotence": True,
                 "linger.ms": 2,
-                "message.timeout.ms": SETTLE_SECONDS * 1000,
+                "message.timeout.ms": 60_000,
                 "socket.timeout.ms": 10_000,  # a paused broker is given up after this
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
@@ -128,7 +125,7 @@ class ConfluentWriter(_Writer):
             producer.poll(0)
             if number % 20 == 0:
                 time.sleep(self._pause)
-        assert producer.flush(SETTLE_SECONDS) == 0, "messages that were never settled"
+        assert producer.flush(60) == 0, "messages that were never settled"
 
     def _settled(self, number: int) -> Any:
         def done(error: Any, message: Any) -> None:
@@ -151,7 +148,6 @@ class TallymarkWriter(_Writer):
             stamp=True,
             retry_backoff_ms=20,
             request_timeout_ms=10_000,
-            delivery_timeout_ms=SETTLE_SECONDS * 1000,
         ) as producer:
             while not self._enough.is_set():
                 number, key, value = self._next()
@@ -160,7 +156,7 @@ class TallymarkWriter(_Writer):
                 )
                 if number % 20 == 0:
                     time.sleep(self._pause)
-            producer.flush(SETTLE_SECONDS)
+            producer.flush(60)
 
     def _settled(self, number: int) -> Any:
         def done(error: Exception | None, meta: RecordMetadata | None) -> None:

@@ -59,7 +59,7 @@ LOG_EVENT: Final[Fields] = {
     "from_offset": number("The first offset concerned; -1: none."),
     "to_offset": number("The offset behind the last one."),
     "at": time("When it was seen,"),
-    "kind": text("truncated, expired, recreated, gap, bad-event, ..."),
+    "kind": text("truncated, expired, recreated, gap, unclean-election, given-up, bad-event, ..."),
     "count": number("To how many records it happened."),
     "reason": text("What is known of it."),
 }

@@ -5,22 +5,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Final, Unpack
 
 import click
 from rich.table import Table
+from sqlalchemy import Connection
 
 from tallymark.clock import now_ms
 from tallymark.deployment import load
 from tallymark.shell.output import print_table
 from tallymark_audit.cli import options
+from tallymark_audit.collector.replication_incidents import GIVEN_UP, UNCLEAN_ELECTION
 from tallymark_audit.model.time_format import duration, utc
 from tallymark_audit.store import open_store
 from tallymark_audit.store.reading.age import AuditAge, audit_age
 from tallymark_audit.store.reading.incidents import WhichIncidents, WindowIncident, incident_page
 from tallymark_audit.store.reading.queries import all_collectors
+from tallymark_audit.store.reading.records import WhichRecords, log_event_page
 from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.tables import plain
 
@@ -31,21 +34,68 @@ BEHIND: Final = 4
 
 @click.command()
 @options.listed(STATES)
-def incidents(**given: Unpack[options.Listed]) -> None:
+@click.option(
+    "--logs",
+    "of_logs",
+    is_flag=True,
+    help="What happened to logs instead: unclean elections, records given up, cut and re-created "
+    "logs, gaps.",
+)
+def incidents(of_logs: bool, **given: Unpack[options.Listed]) -> None:
     """What went wrong, from first sight to its end: one line a run of bad windows, newest first.
 
-    They stay when the windows are good again, so what was wrong yesterday is still found.
+    They stay when the windows are good again, so what was wrong yesterday is still found. Unclean
+    elections are listed below them.
     """
+    if of_logs:
+        _logs(given)
+        return
     place = given["edge"], given["topic"]
     which = WhichIncidents(given["states"], (), *place, given["start"], given["end"])
     with open_store(load(given["settings"]).audit_store) as store, store.read() as connection:
         found = incident_page(connection, which, None, given["limit"])
+        replicas = _log_events(connection, given, (UNCLEAN_ELECTION, GIVEN_UP))
     if given["as_json"]:
         click.echo(json.dumps([asdict(one) for one in found], indent=2))
     elif found:
         print_table(_table(found))
-    else:
+    elif not replicas:
         click.echo("nothing went wrong")
+    if replicas and not given["as_json"]:
+        print_table(_log_table(replicas))
+
+
+def _logs(given: options.Listed) -> None:
+    with open_store(load(given["settings"]).audit_store) as store, store.read() as connection:
+        found = _log_events(connection, given)
+    if given["as_json"]:
+        click.echo(json.dumps(found, indent=2))
+    elif found:
+        print_table(_log_table(found))
+    else:
+        click.echo("nothing happened to logs")
+
+
+def _log_events(
+    connection: Connection, given: options.Listed, kinds: Sequence[str] = ()
+) -> list[Row]:
+    which = WhichRecords(given["start"], given["end"], None, given["topic"], None, kinds)
+    return log_event_page(connection, which, None, given["limit"])
+
+
+def _log_table(found: Iterable[Row]) -> Table:
+    table = Table("at", "cluster", "log", "offsets", "what", "why", box=None)
+    for row in found:
+        first, end = row["from_offset"], row["to_offset"]
+        table.add_row(
+            utc(row["at"]),
+            plain(row["cluster"]),
+            plain(f"{row['topic']}-{row['partition']}"),
+            f"{first}-{end - 1}" if end > first >= 0 else str(first) if first >= 0 else "",
+            row["kind"],
+            plain(row["reason"]),
+        )
+    return table
 
 
 def _table(found: Iterable[WindowIncident]) -> Table:

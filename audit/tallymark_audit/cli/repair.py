@@ -20,6 +20,7 @@ from tallymark_audit.repair.opened_clusters import OpenedClusters
 from tallymark_audit.repair.plan import RepairPlan, make_repair_plan
 from tallymark_audit.repair.plan_file import read_plan, write_plan
 from tallymark_audit.repair.repair_run import RepairRun, repairable_edges
+from tallymark_audit.repair.tails import FoundTails, find_tails
 from tallymark_audit.repair.upstream import check_upstream
 from tallymark_audit.repair.verify import wait_until_good
 from tallymark_audit.store import Store, open_store
@@ -38,6 +39,7 @@ class RepairOptions(TypedDict):
     start: int | None
     end: int | None
     path: Path | None
+    tails: tuple[Path, ...]
     carry_out: bool
     verify: bool
     timeout: float
@@ -55,6 +57,13 @@ class RepairOptions(TypedDict):
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the plan to this file; with --apply or --verify take the one that is there.",
 )
+@click.option(
+    "--tails",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A folder of records that a broker saved before it cut its log (its name ends with "
+    "-truncated), or one that has some. Those of the brokers of this machine are found without.",
+)
 @click.option("--apply", "carry_out", is_flag=True, help="Copy the missing messages.")
 @click.option("--verify", is_flag=True, help="Wait until the windows are judged well, say if not.")
 @click.option(
@@ -66,8 +75,9 @@ class RepairOptions(TypedDict):
 )
 @options.as_json
 def repair(**given: Unpack[RepairOptions]) -> None:
-    """Copy exactly the missing messages from upstream, once more looking whether they are. What the
-    lake lacks is loaded again: tallymark load --repair.
+    """Copy exactly the missing messages from upstream, once more looking whether they are. What a
+    cluster lost in an unclean election is copied from what its brokers saved. What the lake lacks
+    is loaded again: tallymark load --repair.
 
     Without --apply it only says what it would do, after a look at what upstream still has. Exits
     with 3 if some could not be repaired, or, with --verify, if a window still lacks anything by
@@ -97,6 +107,10 @@ def _plan(store: Store, deployment: Deployment, given: RepairOptions) -> RepairP
     path = given["path"]
     if path is not None and path.exists() and (given["carry_out"] or given["verify"]):
         return read_plan(path)
+    with ExitStack() as stack:
+        found = _tails(deployment, OpenedClusters(deployment, stack), given["tails"])
+    for folder, why in found.others:
+        click.echo(f"left alone: {folder}: {why}", err=True)
     with store.read() as connection:
         plan = make_repair_plan(
             connection,
@@ -106,10 +120,22 @@ def _plan(store: Store, deployment: Deployment, given: RepairOptions) -> RepairP
             given["end"],
             given["edge"],
             given["topic"],
+            found.held,
         )
     if path is not None:
         write_plan(plan, path)
     return plan
+
+
+def _tails(deployment: Deployment, clusters: OpenedClusters, named: tuple[Path, ...]) -> FoundTails:
+    """What brokers saved: in the folders named, and in those of the brokers of this machine."""
+    here = [
+        deployment.data_dir / cluster.name / f"broker-{broker.id}"
+        for cluster in deployment.clusters
+        for broker in cluster.brokers
+    ]
+    paths = [*named, *(path for path in here if path.is_dir())]
+    return find_tails(paths, [one.name for one in deployment.clusters], clusters.reader)
 
 
 def _apply(

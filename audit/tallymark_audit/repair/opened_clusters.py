@@ -11,6 +11,8 @@ from tallymark.client.core.security.deployment import ConnectionSettings, connec
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
 from tallymark_audit.collector.partitions.compacted import is_compacted
+from tallymark_audit.repair.tails import PREFIX, open_tail
+from tallymark_audit.repair.upstream import Reader
 
 CLIENT: Final = "tallymark-audit-repair"
 
@@ -25,8 +27,11 @@ class OpenedClusters:
     _producers: dict[str, Producer] = field(default_factory=dict[str, Producer])
     _admins: dict[str, Admin] = field(default_factory=dict[str, Admin])
 
-    def reader(self, cluster: str) -> SimpleConsumer:
-        """What transactions aborted is left out, as collectors leave it out."""
+    def reader(self, cluster: str) -> Reader:
+        """What transactions aborted is left out, as collectors leave it out. Of a source that is
+        the folder of saved records, these."""
+        if cluster.startswith(PREFIX):
+            return open_tail(cluster, self.reader)
         if cluster not in self._readers:
             reader = SimpleConsumer(
                 **self._connection(cluster), client_id=CLIENT, isolation="read_committed"
@@ -44,6 +49,8 @@ class OpenedClusters:
     def compacted(self, cluster: str, topic: str) -> bool:
         """Whether the topic keeps only the latest record of each key; of one that is not there
         that does not matter."""
+        if cluster.startswith(PREFIX):
+            return False
         if cluster not in self._admins:
             admin = Admin(**self._connection(cluster), client_id=CLIENT)
             self._admins[cluster] = self.stack.enter_context(admin)

@@ -17,9 +17,11 @@ from tallymark.errors import UserError
 from tallymark_audit.collector.judging.locate import OffsetRange, offset_ranges
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.repair.elsewhere import Elsewhere, elsewhere
 from tallymark_audit.repair.items import MissingRun, RepairItem
 from tallymark_audit.repair.refusals import left_alone, refusal
+from tallymark_audit.repair.tails import HeldTail, from_tails
 from tallymark_audit.store.reading import queries
 from tallymark_audit.store.schema.rows import Row, cell_from_json
 
@@ -62,10 +64,11 @@ def make_repair_plan(
     end: int | None = None,
     edge: str | None = None,
     topic: str | None = None,
+    tails: Sequence[HeldTail] = (),
 ) -> RepairPlan:
     """The plan for every loss in the store, in windows from ``start`` to ``end`` (ms, excluded), on
     one edge or all, of one topic (its name on the edge) or all. Where Spark has judged, its verdict
-    counts. UserError: there is no such edge."""
+    counts. ``tails``: what brokers have saved. UserError: there is no such edge."""
     by_name = {each.name: each for each in edges}
     if edge is not None and edge not in by_name:
         raise UserError(
@@ -74,12 +77,14 @@ def make_repair_plan(
     rows = queries.windows(connection, edge, topic, start, end, REPAIRED_STATES, MOST_VERDICTS)
     rows = [row for row in rows if row["edge"] in by_name]
     rows.sort(key=lambda row: (row["window"], row["edge"], row["topic"]))
-    items = [item for row in rows for item in _items(connection, by_name, row)]
+    items = [item for row in rows for item in _items(connection, by_name, row, tails)]
     left = [one for row in rows for one in _left(row)]
     return RepairPlan(now_ms, tuple(items), tuple(left))
 
 
-def _items(connection: Connection, edges: Mapping[str, Edge], row: Row) -> Iterator[RepairItem]:
+def _items(
+    connection: Connection, edges: Mapping[str, Edge], row: Row, tails: Sequence[HeldTail]
+) -> Iterator[RepairItem]:
     edge = edges[row["edge"]]
     cells = [(cell_from_json(raw), raw) for raw in row["cells"] if raw["missing_count"]]
     for cell, raw in sorted(cells, key=lambda pair: pair[0].key):
@@ -88,8 +93,37 @@ def _items(connection: Connection, edges: Mapping[str, Edge], row: Row) -> Itera
             others = list[Elsewhere]()
             if edge.kind == "producer" and cell.key.stamped:
                 others = elsewhere(connection, edges.values(), edge.downstream, part, raw)
+                for saved in _saved(edge, row, part, others, tails):
+                    part = _without(part, saved.missing)
+                    yield saved
+                if part.missing_count <= 0:
+                    continue
             why = refusal(edge, part, within, places, others)
             yield _item(edge, row, part, within, places, why)
+
+
+def _saved(
+    edge: Edge,
+    row: Row,
+    cell: CellVerdict,
+    others: Sequence[Elsewhere],
+    tails: Sequence[HeldTail],
+) -> Iterator[RepairItem]:
+    """What brokers saved before they cut it. What a cluster that is mirrored from this one holds is
+    left: its mirror would copy it once more."""
+    left, key = cell.missing, cell.key
+    for held in others:
+        left = left - held.sequences
+    origin = key.instance, key.partition
+    for tail, there in from_tails(tails, edge.downstream, key.topic, origin, left):
+        part = replace(cell, missing=there, missing_count=there.size)
+        item = _item(edge, row, part, (tail.within,), (), "")
+        yield replace(item, upstream=tail.source)
+
+
+def _without(cell: CellVerdict, saved: RangeSet) -> CellVerdict:
+    missing = cell.missing - saved
+    return replace(cell, missing=missing, missing_count=cell.missing_count - saved.size)
 
 
 def _parts(cell: CellVerdict) -> Iterator[CellVerdict]:

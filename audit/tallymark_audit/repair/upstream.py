@@ -112,8 +112,8 @@ def portions(items: Sequence[RepairItem]) -> Iterator[list[RepairItem]]:
         yield portion
 
 
-def _route(item: RepairItem) -> tuple[str, str, bool]:
-    return item.edge, item.key.topic, bool(item.refused)
+def _route(item: RepairItem) -> tuple[str, str, str, bool]:
+    return item.edge, item.upstream, item.key.topic, bool(item.refused)
 
 
 def upstream_records(

@@ -36,14 +36,14 @@ from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.text import log_effective
 from tallymark.broker.state import BrokerState
-from tallymark.broker.trail.trail import Trail, trail_file
+from tallymark.broker.trail.opening import admin_trail, incident_trail
+from tallymark.broker.trail.trail import Trail
 from tallymark.coordination import Access, ZooKeeper
 from tallymark.errors import ConnectError, TallymarkError, UserError
-from tallymark.log import LogManager, OsFiles
+from tallymark.log import LogManager
 from tallymark.net.addresses import Address
 from tallymark.replication.balance import Balancing
 from tallymark.replication.features import OURS
-from tallymark.trail import TrailFile
 
 log = logging.getLogger(__name__)
 
@@ -156,6 +156,9 @@ class Broker:
         self.cleaner = upkeep.cleaner
         leadership, replicas = parts.make_leadership(state, manager, upkeep)
         self._replicas = replicas
+        folder, connections = Path(self._folders[0]), replicas.connections
+        incidents = incident_trail(state, self._files, folder, connections)
+        replicas.report = incidents.put
         replicas.start()
         await self._join(state, manager, leadership, replicas)
         await leadership.sweep_strays(delete=not state.settings.enable_zookeeper)
@@ -169,6 +172,8 @@ class Broker:
         if self.trail is not None:
             self._tasks.push_async_callback(self.trail.stop)  # its last lines go into a log
             self.trail.start()
+        self._tasks.push_async_callback(incidents.stop)
+        incidents.start()
         state.serving.set()
 
     async def _open_logs(self, cluster: Cluster) -> LogManager:
@@ -186,8 +191,7 @@ class Broker:
     async def _listen(self, state: BrokerState) -> Listeners:
         """Ports are taken before the cluster is joined; requests wait until the broker serves."""
         settings = state.settings
-        if isinstance(self._files, OsFiles) or settings.admin_trail_topic:
-            self.trail = Trail(state, self._trail_file(), settings.admin_trail_topic)
+        self.trail = admin_trail(state, self._files, Path(self._folders[0]))
         dispatcher = Dispatcher(state, self.trail)
         listeners = self._listeners = Listeners(settings, dispatcher, state.logins)
         state.metrics.connections = listeners.quota
@@ -256,17 +260,6 @@ class Broker:
             self._now_ms,
             self._fail,
             self._ports.threads,
-        )
-
-    def _trail_file(self) -> TrailFile | None:
-        settings = self.settings
-        if not isinstance(self._files, OsFiles):
-            return None
-        return trail_file(
-            settings.admin_trail_file,
-            Path(self._folders[0]),
-            settings.admin_trail_file_max_bytes,
-            settings.admin_trail_files_kept,
         )
 
     def _make_security(self) -> Security:

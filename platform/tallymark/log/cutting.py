@@ -56,6 +56,11 @@ class Cut:
     size: int
     epochs: tuple[tuple[int, int], ...]
 
+    @property
+    def first_offset(self) -> int:
+        """The first offset that goes; a log that begins anew ends elsewhere than there."""
+        return self.old_end_offset - self.offsets
+
     def is_below(self, high_watermark: int) -> bool:
         """Whether acknowledged records are given up: after an unclean election, or for a fault."""
         return self.offsets > 0 and self.end_offset < high_watermark
@@ -134,9 +139,11 @@ class CuttableLog(ShrinkingLog):
             log.info("%s: cut: %s", self.name, job.cut)
         return job.cut
 
-    def tail(self, offset: int) -> Cut:
+    def tail(self, offset: int, *, fully: bool = False) -> Cut:
         """What a cut to ``offset`` would take, so that it can be saved before. Any thread may call
         it; the caller sees to it that nothing is appended meanwhile."""
+        if fully:
+            return self._all(offset)
         return self._look("read", lambda segments: self._plan(segments, offset)[0])
 
     # --- inside: in the thread that runs the job

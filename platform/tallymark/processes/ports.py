@@ -1,10 +1,17 @@
-"""The ports of a deployment: which there are, and the same deployment on free ones."""
+"""The ports of a deployment: which there are, the same deployment on free ones, and with more
+brokers on free ones."""
 
 from __future__ import annotations
 
-from tallymark.deployment import Deployment
+from collections.abc import Iterator
+from typing import Final
+
+from tallymark.deployment import Cluster, Deployment
 from tallymark.processes.free_ports import free_ports
 from tallymark.processes.supervisor.plan import ProcessSpec, plan
+
+MOST_REPLICAS: Final = 3
+"""Of topics of :func:`with_brokers`."""
 
 
 def listening(deployment: Deployment) -> list[ProcessSpec]:
@@ -35,5 +42,37 @@ def with_free_ports(deployment: Deployment) -> Deployment:
                 else cluster
                 for cluster in deployment.clusters
             ),
+        }
+    )
+
+
+def with_brokers(deployment: Deployment, count: int) -> Deployment:
+    """The same deployment with at least ``count`` brokers in each cluster of ours that it starts:
+    further ones on free ports, and topics with up to three replicas where the cluster's
+    ``broker_settings`` say nothing else. One broker may be away then."""
+    ours = [one for one in deployment.clusters if one.embedded and one.kind == "tallymark"]
+    ports = iter(free_ports(count * len(ours)))
+    grown = {one.name: _grown(one, count, ports) for one in ours}
+    clusters = tuple(grown.get(one.name, one) for one in deployment.clusters)
+    return deployment.model_copy(update={"clusters": clusters})
+
+
+def _grown(cluster: Cluster, count: int, ports: Iterator[int]) -> Cluster:
+    first = cluster.brokers[0]
+    after = max(broker.id for broker in cluster.brokers) + 1
+    more = tuple(
+        first.model_copy(update={"id": after + number, "port": next(ports)})
+        for number in range(count - len(cluster.brokers))
+    )
+    replicas = min(MOST_REPLICAS, len(cluster.brokers) + len(more))
+    settings: dict[str, str | int | float | bool] = {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "min.insync.replicas": max(1, replicas - 1),
+    }
+    return cluster.model_copy(
+        update={
+            "brokers": (*cluster.brokers, *more),
+            "broker_settings": settings | cluster.broker_settings,
         }
     )

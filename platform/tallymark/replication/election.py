@@ -129,7 +129,7 @@ def among_incomplete(view: PartitionView, picture: Picture, tails: Tails) -> Out
     state = _led(view, picture, leader, (leader,))
     others = {one: tail for one, tail in incomplete.items() if one in asked and one != leader}
     why = f"all in sync may have lost a tail, broker {leader} has the longest log"
-    return Elected(replace(state, unclean=True, incomplete=others), why)
+    return Elected(_unclean(state, others), why)
 
 
 def unclean(view: PartitionView, picture: Picture, tails: Tails, why: str) -> Outcome:
@@ -144,9 +144,7 @@ def unclean(view: PartitionView, picture: Picture, tails: Tails, why: str) -> Ou
         return NotElected("ELIGIBLE_LEADERS_NOT_AVAILABLE", "no replica is up")
     leader = _longest(told, known, picture)
     state = _led(view, picture, leader, (leader,))
-    return Elected(
-        replace(state, unclean=True, incomplete={}), f"{why}: broker {leader} has the longest log"
-    )
+    return Elected(_unclean(state, {}), f"{why}: broker {leader} has the longest log")
 
 
 def asked_for(view: PartitionView, picture: Picture, kind: Kind, tails: Tails) -> Outcome:
@@ -158,6 +156,10 @@ def asked_for(view: PartitionView, picture: Picture, kind: Kind, tails: Tails) -
     if in_sync.candidates(view, picture):
         return offline(view, picture)
     return unclean(view, picture, tails, "an operator asked for an unclean election")
+
+
+def _unclean(state: PartitionState, incomplete: Mapping[int, Tail]) -> PartitionState:
+    return replace(state, unclean=True, unclean_epoch=state.leader_epoch, incomplete=incomplete)
 
 
 def _clean(view: PartitionView, picture: Picture, leader: int, why: str) -> Elected:

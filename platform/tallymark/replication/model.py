@@ -63,7 +63,8 @@ class PartitionState:
     controller: who is dead stays in it, and the high watermark waits. ``incomplete`` are
     brokers that left the ISR themselves, because their logs may lack a tail since a power failure,
     each with the tail that it has; they may not vote until they are in the ISR again.
-    ``unclean`` is true while the leader was elected among such, until an operator has seen it.
+    ``unclean`` is true since a leader was elected that may lack committed records, the last time in
+    leader epoch ``unclean_epoch`` (-1: it is not known in which): what others cut since is kept.
     ``others`` are fields of the node that this version does not know; they are written back as they
     were read.
     """
@@ -75,12 +76,18 @@ class PartitionState:
     version: int = -1
     incomplete: Mapping[int, Tail] = field(default_factory=dict[int, Tail])
     unclean: bool = False
+    unclean_epoch: int = -1
     others: Mapping[str, object] = field(default_factory=dict[str, object])
 
     @property
     def is_elected_unclean(self) -> bool:
         """Whether this leader may lack committed records, and was elected just now."""
         return self.unclean and self.isr == (self.leader,)
+
+    @property
+    def leads_unclean(self) -> bool:
+        """Whether this leader was elected, in this leader epoch, though it may lack records."""
+        return self.unclean and self.unclean_epoch == self.leader_epoch
 
 
 @dataclass(frozen=True, slots=True)

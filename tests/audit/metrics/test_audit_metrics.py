@@ -19,8 +19,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Table
 
+from tallymark.broker.monitoring.families import families
 from tallymark.client.core.metrics_page import MetricsPage
 from tallymark.deployment import AuditSettings, Deployment
+from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.alerts.alerter import Counts
 from tallymark_audit.collector.counters import Counters
 from tallymark_audit.judge.verdicts import State, Verdict
@@ -359,9 +361,17 @@ def told(store: Store, tmp_path: Path) -> set[str]:
     return {one.name for family in families for one in family.samples}
 
 
+def told_by_a_broker(folder: Path) -> set[str]:
+    with BrokerThread(folder) as broker:
+        assert broker.broker is not None
+        assert broker.broker.state is not None
+        found = broker.call(families(broker.broker.state))
+    return {sample.name for metric in found for sample in metric.samples}
+
+
 def test_alerting_rules_name_metrics_that_exist(store: Store, tmp_path: Path) -> None:
     fill(store)
-    names = told(store, tmp_path)
+    names = told(store, tmp_path) | told_by_a_broker(tmp_path)
     groups = yaml.safe_load((DEPLOY / "prometheus-rules.yml").read_text())["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules)

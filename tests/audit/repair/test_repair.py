@@ -4,22 +4,28 @@ where it cannot."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from repair_world import (
+    HOME,
+    KEY,
+    LOST,
+    MIRROR,
+    World,
+    held_in,
+    judged,
+)
 
-from tallymark.client import RecordMetadata
-from tallymark.client.producing.stamps import Stamp, decode_stamp
 from tallymark.deployment import Mirror
 from tallymark.errors import ConnectError, UserError
 from tallymark.protocol.murmur2 import partition_of
 from tallymark_audit.collector.judging.locate import OffsetRange
-from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
+from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import EXPIRED, CellKey, Copy, Edge, Explanation
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sides import Observation
@@ -31,77 +37,9 @@ from tallymark_audit.repair.upstream import check_upstream
 from tallymark_audit.repair.verify import still_open, wait_until_good
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted import counts
-from tallymark_audit.store.judged.verdicts import COLLECTOR, locate_cells, record_verdicts
+from tallymark_audit.store.judged.verdicts import locate_cells
 from tallymark_audit.store.reading import queries
 from tallymark_audit.testing import MemoryCluster
-
-INSTANCE = b"instance"
-KEY = CellKey("t", 0, 60_000, "web", INSTANCE.hex())
-MIRROR = Edge("dc1-to-aggregate", "dc1", "aggregate", "mirror")
-
-
-@dataclass
-class World:
-    """Two clusters. ``patience``: so many records are taken before the connection breaks."""
-
-    clusters: dict[str, MemoryCluster] = field(default_factory=dict)
-    compact: set[str] = field(default_factory=set)
-    patience: int = 1 << 30
-    sent: int = 0
-
-    def __post_init__(self) -> None:
-        self.clusters = {name: MemoryCluster() for name in ("dc1", "aggregate")}
-
-    def reader(self, cluster: str) -> Any:
-        return self.clusters[cluster]
-
-    def producer(self, cluster: str) -> Any:
-        return _Sender(self, self.clusters[cluster])
-
-    def compacted(self, cluster: str, topic: str) -> bool:
-        return topic in self.compact
-
-    def put(
-        self,
-        cluster: str,
-        sequences: Any,
-        topic: str = "t",
-        partition: int = 0,
-        keys: str = "",
-        at: int = 60_000,
-    ) -> None:
-        """A batch; its keys are the letters of ``keys`` in turn."""
-        told = [
-            (
-                keys[number % len(keys)].encode() if keys else None,
-                b"value %d" % sequence,
-                (("other", b"x"), ("tm", _stamp(sequence))),
-                at + sequence,
-            )
-            for number, sequence in enumerate(sequences)
-        ]
-        if told:
-            self.clusters[cluster].log(topic, partition).append_records(told)
-
-    def found(self, topic: str = "t", cluster: str = "aggregate") -> dict[int, list[int]]:
-        """The sequences in each partition, in the order of the log."""
-        return {
-            partition: [_sequence(r) for batch in log.batches for r in batch.records()]
-            for (name, partition), log in self.clusters[cluster].logs.items()
-            if name == topic
-        }
-
-
-@dataclass
-class _Sender:
-    world: World
-    cluster: MemoryCluster
-
-    def send(self, *arguments: Any, **named: Any) -> Future[RecordMetadata]:
-        if self.world.sent >= self.world.patience:
-            raise ConnectError("memory:9092", "send", "it broke")
-        self.world.sent += 1
-        return self.cluster.send(*arguments, **named)
 
 
 class _Counted(MemoryCluster):
@@ -112,18 +50,6 @@ class _Counted(MemoryCluster):
     def multifetch(self, *arguments: Any, **named: Any) -> Any:
         self.fetches += 1
         return super().multifetch(*arguments, **named)
-
-
-def _stamp(sequence: int) -> bytes:
-    from tallymark.client.producing.stamps import encode_stamp
-
-    return encode_stamp(Stamp(INSTANCE, 0, sequence, "web"))
-
-
-def _sequence(record: Any) -> int:
-    stamp = decode_stamp(dict(record.headers)["tm"])
-    assert stamp is not None
-    return stamp.sequence
 
 
 def item(missing: RangeSet, last: int, **other: Any) -> RepairItem:
@@ -276,28 +202,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def judged(store: Store, edge: Edge, cell: CellVerdict, state: State, now: int = 1) -> None:
-    verdict = Verdict(
-        edge.name,
-        "t",
-        KEY.window,
-        state,
-        claimed=10,
-        observed=10 - cell.missing_count,
-        missing=cell.missing_count,
-        duplicates=cell.duplicates,
-        cells=(cell,) if state is not State.COMPLETE else (),
-    )
-    with store.write() as connection:
-        record_verdicts(connection, [verdict], COLLECTOR, now)
-
-
 def plan_of(store: Store, *edges: Edge) -> RepairPlan:
     with store.read() as connection:
         return make_repair_plan(connection, edges, 1)
-
-
-LOST = CellVerdict(KEY, State.LOSS, 10, 8, RangeSet.single(3, 4), 2)
 
 
 def test_a_plan_says_from_where_to_where(store: Store, tmp_path: Path) -> None:
@@ -393,16 +300,6 @@ def test_a_file_that_is_no_plan_is_refused(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(UserError):
         read_plan(path)
-
-
-HOME = Edge("producer-to-dc1", "producer", "dc1", "producer")
-
-
-def held_in(store: Store, cluster: str, sequences: RangeSet, topic: str = "t") -> None:
-    key = KEY._replace(topic=topic)
-    seen = Observation(key, sequences.size, 10, sequences, first_offset=200, last_offset=220)
-    with store.write() as connection:
-        counts.save_observations(connection, cluster, topic, 1, [seen], 1)
 
 
 def test_what_a_cluster_lost_and_its_mirror_holds_is_not_sent_again(store: Store) -> None:

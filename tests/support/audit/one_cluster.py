@@ -24,10 +24,11 @@ WINDOW_MS = 1000
 def one_cluster(bootstrap_servers: str, folder: Path, lake: LakeSettings | None) -> Deployment:
     """The settings of a deployment of the cluster ``dc1`` with windows of a second, also written to
     :func:`settings_of` the folder, for commands."""
-    port = int(bootstrap_servers.rsplit(":", 1)[1])
+    ports = [int(address.rsplit(":", 1)[1]) for address in bootstrap_servers.split(",")]
+    brokers = tuple(BrokerAddress(id=number, port=port) for number, port in enumerate(ports))
     made = Deployment(
         data_dir=folder / "data",
-        clusters=(Cluster(name="dc1", brokers=(BrokerAddress(port=port),)),),
+        clusters=(Cluster(name="dc1", brokers=brokers),),
         mirrors=(),
         audit=AuditSettings(
             window_ms=WINDOW_MS, settle_min_ms=500, report_interval_ms=100, silence_ms=60_000

@@ -13,7 +13,7 @@ from tallymark.broker.maintenance.cleaner import Cleaner
 from tallymark.broker.maintenance.cleaner_process import Worker
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.partitions.table import Partitions
-from tallymark.broker.replicas.cutting import CutHook, ReplicaCutter
+from tallymark.broker.replicas.cutting import CutHook, ReplicaCutter, Saving
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.log import Log, LogConfig, LogManager
 from tallymark.log.disk.partition_folder import LogKey
@@ -40,6 +40,7 @@ class ReplicaBroker:
 
     def __init__(self, files: MemoryFiles, config: LogConfig = CONFIG) -> None:
         self.files = files
+        self.now_ms = 0
         self.manager = LogManager.open(files, ["/d"], config, broker_id=0, now_ms=0, cluster_id="c")
         self.log: Log = self.manager.create(*ORDERS, TOPIC_ID, 0)
         self.partition = Partition(*ORDERS, TOPIC_ID, self.log, self.log.latest_epoch)
@@ -64,17 +65,22 @@ class ReplicaBroker:
         work: Callable[[ReplicaCutter, Cleaner], Awaitable[T]],
         hooks: tuple[CutHook, ...] = (),
         worker: Worker | None = None,
+        saving: Saving | None = None,
     ) -> T:
         """Run ``work`` on an event loop with a cutter and a cleaner."""
-        return asyncio.run(self._run(work, hooks, worker))
+        return asyncio.run(self._run(work, hooks, worker, saving))
 
     async def _run(
-        self, work: Callable[[ReplicaCutter, Cleaner], Awaitable[T]], hooks: Any, worker: Any
+        self,
+        work: Callable[[ReplicaCutter, Cleaner], Awaitable[T]],
+        hooks: Any,
+        worker: Any,
+        saving: Any,
     ) -> T:
         partitions = Partitions()
         partitions.add(self.partition)
         cleaner = Cleaner(partitions, [self.log], SETTINGS, self.files, lambda: 0, worker=worker)
-        cutter = ReplicaCutter(cleaner, self.manager, lambda: 0, hooks)
+        cutter = ReplicaCutter(cleaner, self.manager, lambda: self.now_ms, hooks, saving=saving)
         cleaner.start()
         try:
             return await work(cutter, cleaner)

@@ -56,7 +56,7 @@ class AskedCluster:
         wait_for(is_whole, f"the whole ISR of {topic}")
 
 
-def wait_for(look: Callable[[], T | None], what: str, seconds: float = 120) -> T:
+def wait_for(look: Callable[[], T | None], what: str, seconds: float = 60) -> T:
     """What ``look`` returns once that is true."""
     deadline = time.monotonic() + seconds
     while not (found := look()):

@@ -15,7 +15,7 @@ from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.state import BrokerState
 from tallymark.coordination import TopicAssignment, TopicRegistry, ZooKeeper, paths
 from tallymark.coordination.cluster.feature_levels import read_features, write_features
-from tallymark.log import Log
+from tallymark.log import Log, OsFiles
 from tallymark.protocol.messages import (
     ProduceRequest,
     ProduceRequestPartition,
@@ -34,14 +34,18 @@ T = TypeVar("T")
 
 
 class BrokersInMemory:
-    """Brokers 1 to ``count`` at feature level 1 of replication, as a context manager."""
+    """Brokers 1 to ``count`` at feature level 1 of replication, as a context manager. ``on_disk``:
+    their data are below ``folder``."""
 
-    def __init__(self, folder: Path, count: int = 3, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, count: int = 3, *, on_disk: bool = False, **settings: Any
+    ) -> None:
         self._folder = folder
         self._settings = settings
         self.server = MemoryZooKeeper()
         self.zookeeper = ZooKeeper("memory:1", "/c", client=self.server.client)
         self.disks = {node_id: MemoryFiles() for node_id in range(1, 10)}
+        self._on_disk = on_disk
         self.brokers = {node_id: self.broker(node_id) for node_id in range(1, count + 1)}
 
     def broker(self, node_id: int) -> BrokerThread:
@@ -54,7 +58,7 @@ class BrokersInMemory:
         }
         return BrokerThread(
             self._folder / f"broker-{node_id}",
-            files=self.disks[node_id],
+            files=OsFiles() if self._on_disk else self.disks[node_id],
             zookeeper=self.server.client,
             **(fixed | self._settings),
         )

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import Final
+from uuid import UUID
 
 from tallymark.broker.connections.asking import BrokerAsker
 from tallymark.broker.connections.outgoing import outgoing
 from tallymark.broker.connections.sockets import SocketConnections
 from tallymark.broker.metadata.port import StateWriter
 from tallymark.broker.metrics.counters import ReplicationMetrics
+from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.partitions.table import Partitions
-from tallymark.broker.replicas.cutting import PausedForCuts, ReplicaCutter
+from tallymark.broker.replicas.cutting import GivenUp, PausedForCuts, ReplicaCutter, Saving
 from tallymark.broker.replicas.fetch_settings import FetchSettings
 from tallymark.broker.replicas.fetching import Followers
+from tallymark.broker.replicas.incidents import ReplicationIncident, given_up, unclean_election
 from tallymark.broker.replicas.leading import Leads
 from tallymark.broker.replicas.throttles import ReplicaThrottles, rate_of
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.log import LogManager
+
+log: Final = logging.getLogger(__name__)
 
 
 class ReplicaParts:
@@ -47,7 +54,17 @@ class ReplicaParts:
         self.asker = BrokerAsker(me, self.connections)
         self.throttles = ReplicaThrottles(me, partitions, clock_ms)
         self.leads = Leads(me, states, clock_ms, settings.replica_lag_time_max_ms, metrics)
-        self._cutter = ReplicaCutter(cleaner, manager, now_ms, threads=threads)
+        self._me, self._now_ms, self._metrics = me, now_ms, metrics
+        self.report: Callable[[ReplicationIncident], object] = lambda _: None
+        """Takes what nobody would know otherwise; returns at once."""
+        self.unclean = set[tuple[UUID, int]]()
+        """(topic id, number) of partitions that have had an unclean election: which of their
+        records were committed is not known."""
+        saving = None
+        if settings.log_truncated_max_bytes:
+            most = settings.log_truncated_max_bytes
+            saving = Saving(me, most, self._is_unclean, self._given_up)
+        self._cutter = ReplicaCutter(cleaner, manager, now_ms, threads=threads, saving=saving)
         self.followers = Followers(
             me,
             self.connections,
@@ -65,6 +82,26 @@ class ReplicaParts:
         rate = rate_of(settings.follower_replication_throttled_rate)
         if rate != self.followers.throttle.rate:
             self.followers.set_throttle(rate)
+
+    def unclean_election(self, partition: Partition) -> None:
+        """This broker begins to lead it, and may lack committed records."""
+        log.error(
+            "leads after an unclean election partition=%s epoch=%d offset=%d high_watermark=%d: "
+            "committed records may be lost, tallymark audit incidents shows which",
+            partition,
+            partition.leader_epoch,
+            partition.log.end_offset,
+            partition.high_watermark,
+        )
+        self.report(unclean_election(self._me, partition, self._now_ms()))
+
+    def _is_unclean(self, partition: Partition) -> bool:
+        return (partition.topic_id, partition.index) in self.unclean
+
+    def _given_up(self, found: GivenUp) -> None:
+        count = found.tail.to_offset - found.tail.from_offset
+        self._metrics.given_up["saved" if found.folder else "not-saved"] += count
+        self.report(given_up(found))
 
     def start(self) -> None:
         """Begin to look over what is led."""

@@ -67,6 +67,7 @@ class ReplicatedPartitions:
         owner: Owner,
     ) -> None:
         self._me = me
+        self._parts = parts
         self._leads = parts.leads
         self._followers = parts.followers
         self._connections = parts.connections
@@ -191,7 +192,10 @@ class ReplicatedPartitions:
         partition = self._made(opened.wanted.topic, key[1], opened.log, role)
         self._roles[key] = role
         self._partitions.add(partition)
-        self._leads.begin(partition, self._view(opened.wanted.topic, key[1]))
+        view = self._view(opened.wanted.topic, key[1])
+        if view.state.leads_unclean and view.state.leader_epoch == role.epoch:
+            self._parts.unclean_election(partition)
+        self._leads.begin(partition, view)
         log.info(
             "leads partition=%s epoch=%d offset=%d high_watermark=%d",
             partition,
@@ -221,6 +225,8 @@ class ReplicatedPartitions:
 
     def _made(self, topic: TopicImage, index: int, log_: Log, role: Role) -> Partition:
         partition = self._owner.make(topic, index, log_, role.epoch)
+        if topic.partitions[index].state.unclean:
+            self._parts.unclean.add((topic.topic_id, index))
         partition.begin_replicated(self._manager.high_watermarks.of(topic.name, index))
         return partition
 

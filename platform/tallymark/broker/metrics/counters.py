@@ -112,6 +112,8 @@ class ReplicationMetrics:
     """By outcome: "shrink", "expand", "settle" (a state was written again, since the outcome of a
     change was not known), "refused", "unknown"."""
     unclean_elections: int = 0
+    given_up: Counter[str] = field(default_factory=Counter[str])
+    """Committed records that were cut: "saved" before, or "not-saved"."""
     """Partitions that got a leader which may lack records from this broker, as the controller or
     for an operator."""
 

@@ -15,8 +15,6 @@ from importlib.metadata import version
 from typing import Final
 
 from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
     HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
@@ -29,7 +27,7 @@ from tallymark.broker.metrics.counters import (
     BrokerMetrics,
     UpkeepMetrics,
 )
-from tallymark.broker.monitoring.metric import PREFIX, counter, gauge
+from tallymark.broker.monitoring.metric import PREFIX, Row, counter, counters, gauge, gauges
 from tallymark.broker.monitoring.replicas import LedReplicas, replicas
 from tallymark.broker.security.acl_authorizer import AclAuthorizer
 from tallymark.broker.state import BrokerState
@@ -115,6 +113,11 @@ def _broker(state: BrokerState) -> Iterator[Metric]:
         int(image.controller_id == settings.node_id),
     )
     yield gauge("cluster_topics", "Topics of the cluster.", len(image.topics))
+    yield gauge(
+        "cluster_leaderless_partitions",
+        "Partitions of the cluster that have no leader: nobody can read or write them.",
+        sum(each.leader < 0 for topic in image.topics.values() for each in topic.partitions),
+    )
     quota = state.metrics.connections
     if quota is not None:
         yield gauge("connections", "Connections that are open.", quota.open)
@@ -126,9 +129,7 @@ def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
     apis = [api for api in metrics.apis.values() if api.requests]
     yield _by_api("request_bytes", "Their bytes, headers apart.", apis, "received_bytes")
     yield _by_api("response_bytes", "Bytes of the answers.", apis, "sent_bytes")
-    errors = CounterMetricFamily(
-        f"{PREFIX}errors", "Error codes in answers, by name.", labels=("api", "error")
-    )
+    errors = list[Row]()
     seconds = HistogramMetricFamily(
         f"{PREFIX}request_seconds",
         "From the arrival of a request to its answer, parked time included.",
@@ -138,9 +139,9 @@ def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
         for code, count in sorted(api.errors.items()):
             row = TABLE.get(code)
             name = str(code) if row is None else row.name
-            errors.add_metric((api.key.name.lower(), name), count)
+            errors.append(((api.key.name.lower(), name), count))
         seconds.add_metric((api.key.name.lower(),), _cumulative(api), sum_value=api.seconds)
-    yield errors
+    yield counters("errors", "Error codes in answers, by name.", ("api", "error"), errors)
     yield seconds
     yield counter(
         "bad_requests", "Requests that nobody could understand or serve.", metrics.bad_requests
@@ -167,28 +168,19 @@ def _traffic(metrics: BrokerMetrics) -> Iterator[Metric]:
         ("topic_sent_bytes", "Bytes of batches sent to consumers.", "sent_bytes"),
         ("topic_replicated_bytes", "Bytes of batches copied from leaders.", "replicated_bytes"),
     ):
-        family = CounterMetricFamily(PREFIX + name, text, labels=("topic",))
-        for label, traffic in named:
-            family.add_metric((label,), getattr(traffic, attribute))
-        yield family
+        rows = [((label,), getattr(traffic, attribute)) for label, traffic in named]
+        yield counters(name, text, ("topic",), rows)
 
 
 def _partitions(state: BrokerState, logs: Logs) -> Iterator[Metric]:
-    family = GaugeMetricFamily(
-        f"{PREFIX}partitions",
+    yield gauges(
+        "partitions",
         "Partitions that are this broker's to lead or follow; offline ones lie on a failed disk.",
-        labels=("state",),
+        ("state",),
+        ((("led",), logs.led), (("followed",), logs.followed), (("offline",), logs.offline)),
     )
-    family.add_metric(("led",), logs.led)
-    family.add_metric(("followed",), logs.followed)
-    family.add_metric(("offline",), logs.offline)
-    yield family
-    family = GaugeMetricFamily(
-        f"{PREFIX}topic_log_bytes", "Bytes of the logs here.", labels=("topic",)
-    )
-    for label, size in sorted(logs.sizes.items()):
-        family.add_metric((label,), size)
-    yield family
+    sizes = (((label,), size) for label, size in sorted(logs.sizes.items()))
+    yield gauges("topic_log_bytes", "Bytes of the logs here.", ("topic",), sizes)
     yield gauge("log_segments", "Segments of the logs here.", logs.segments)
     yield gauge("unflushed_messages", "Messages that a power failure could take.", logs.unflushed)
     yield gauge(
@@ -238,12 +230,8 @@ async def _groups(state: BrokerState) -> Metric:
     for shard in state.group_shards.shards():
         async for group in in_turns(shard.groups(), _TURN):
             counts[group.state.value] += 1
-    family = GaugeMetricFamily(
-        f"{PREFIX}groups", "Consumer groups coordinated here.", labels=("state",)
-    )
-    for name, count in sorted(counts.items()):
-        family.add_metric((name,), count)
-    return family
+    rows = (((name,), count) for name, count in sorted(counts.items()))
+    return gauges("groups", "Consumer groups coordinated here.", ("state",), rows)
 
 
 def _coordinators(state: BrokerState) -> Iterator[Metric]:
@@ -253,50 +241,43 @@ def _coordinators(state: BrokerState) -> Iterator[Metric]:
     yield counter(
         "coordinator_load_failures", "Partitions that could not be replayed.", counts.load_failures
     )
-    family = CounterMetricFamily(
-        f"{PREFIX}coordinator_held_answers",
+    yield counters(
+        "coordinator_held_answers",
         "Answers that had to wait until what they tell was committed, by how the wait ended.",
-        labels=("outcome",),
+        ("outcome",),
+        (((outcome,), counts.held[outcome]) for outcome in HELD_OUTCOMES),
     )
-    for outcome in HELD_OUTCOMES:
-        family.add_metric((outcome,), counts.held[outcome])
-    yield family
     yield counter(
         "coordinator_held_seconds", "What these answers waited, together.", counts.held_seconds
     )
 
 
 def _security(state: BrokerState) -> Iterator[Metric]:
-    family = CounterMetricFamily(
-        f"{PREFIX}denials", "What the access lists denied.", labels=("operation", "resource")
-    )
+    denials = list[Row]()
     if isinstance(state.authorizer, AclAuthorizer):
-        for (operation, kind), count in sorted(state.authorizer.denials.counts.items()):
-            family.add_metric((operation.name, kind.name), count)
-    yield family
-    family = CounterMetricFamily(
-        f"{PREFIX}admin_trail", "Lines of the admin trail.", labels=("resource", "outcome")
-    )
-    trail = state.metrics.trail
+        held = sorted(state.authorizer.denials.counts.items())
+        denials = [((operation.name, kind.name), count) for (operation, kind), count in held]
+    labels = ("operation", "resource")
+    yield counters("denials", "What the access lists denied.", labels, denials)
+    trail, lines = state.metrics.trail, list[Row]()
     if trail is not None:
-        for outcome, counts in (("written", trail.written), ("dropped", trail.dropped)):
-            for where in ("file", "topic"):
-                family.add_metric((where, outcome), counts[where])
-    yield family
-    family = CounterMetricFamily(f"{PREFIX}logins", "SASL log-ins.", labels=("outcome",))
-    for outcome, count in sorted(state.logins.counts.items()):
-        family.add_metric((outcome,), count)
-    yield family
-    family = CounterMetricFamily(
-        f"{PREFIX}throttled_requests", "Answers that a quota held back.", labels=("api",)
-    )
-    for key, count in sorted(state.security.throttled.items()):
-        family.add_metric((ApiKey(key).name.lower(),), count)
-    yield family
+        lines = [
+            ((where, outcome), counts[where])
+            for outcome, counts in (("written", trail.written), ("dropped", trail.dropped))
+            for where in ("file", "topic")
+        ]
+    labels = ("resource", "outcome")
+    yield counters("admin_trail", "Lines of the admin trail.", labels, lines)
+    logins = [((outcome,), count) for outcome, count in sorted(state.logins.counts.items())]
+    yield counters("logins", "SASL log-ins.", ("outcome",), logins)
+    throttled = [
+        ((ApiKey(key).name.lower(),), count)
+        for key, count in sorted(state.security.throttled.items())
+    ]
+    text = "Answers that a quota held back."
+    yield counters("throttled_requests", text, ("api",), throttled)
 
 
 def _by_api(name: str, text: str, apis: list[ApiMetrics], attribute: str) -> Metric:
-    family = CounterMetricFamily(PREFIX + name, text, labels=("api",))
-    for api in apis:
-        family.add_metric((api.key.name.lower(),), getattr(api, attribute))
-    return family
+    rows = (((api.key.name.lower(),), getattr(api, attribute)) for api in apis)
+    return counters(name, text, ("api",), rows)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from tallymark.broker.metrics.counters import BrokerMetrics, FollowersNow, ReplicationMetrics
-from tallymark.broker.monitoring.metric import PREFIX, counter, gauge
+from tallymark.broker.monitoring.metric import counter, counters, gauge, gauges
 from tallymark.broker.partitions.partition import Partition
 
 _ISR_OUTCOMES: Final = ("shrink", "expand", "settle", "refused", "unknown")
@@ -59,37 +59,37 @@ def _led(counts: ReplicationMetrics, led: LedReplicas) -> Iterator[Metric]:
         "Elections here of a leader that may lack records; the log names the partitions.",
         counts.unclean_elections,
     )
-    family = CounterMetricFamily(
-        f"{PREFIX}isr_changes",
+    yield counters(
+        "isr_changes",
         "Changes of ISRs that leaders here have written, or could not write; the log says why.",
-        labels=("outcome",),
+        ("outcome",),
+        (((outcome,), counts.isr_changes[outcome]) for outcome in _ISR_OUTCOMES),
     )
-    for outcome in _ISR_OUTCOMES:
-        family.add_metric((outcome,), counts.isr_changes[outcome])
-    yield family
+    yield counters(
+        "given_up_records",
+        "Committed records that this broker has cut off its logs, and whether it saved them first.",
+        ("outcome",),
+        (((outcome,), counts.given_up[outcome]) for outcome in ("saved", "not-saved")),
+    )
     yield counter("replica_sent_bytes", "Bytes of batches sent to followers.", counts.sent_bytes)
 
 
 def _following(metrics: BrokerMetrics) -> Iterator[Metric]:
     nothing = FollowersNow(0, 0, 0, Counter(), 0)
     now = nothing if metrics.following is None else metrics.following()
-    family = GaugeMetricFamily(
-        f"{PREFIX}replica_fetchers",
+    yield gauges(
+        "replica_fetchers",
         "Connections for copying from leaders; the log says why some are disconnected.",
-        labels=("state",),
+        ("state",),
+        ((("connected",), now.connected), (("disconnected",), now.disconnected)),
     )
-    family.add_metric(("connected",), now.connected)
-    family.add_metric(("disconnected",), now.disconnected)
-    yield family
     yield gauge("followed_partitions", "Partitions copied from their leaders.", now.followed)
-    family = GaugeMetricFamily(
-        f"{PREFIX}replicas_set_aside",
+    yield gauges(
+        "replicas_set_aside",
         "Of these, those that are not copied for a while, by error; the log says why.",
-        labels=("error",),
+        ("error",),
+        (((name,), count) for name, count in sorted(now.aside.items())),
     )
-    for name, count in sorted(now.aside.items()):
-        family.add_metric((name,), count)
-    yield family
     yield gauge(
         "replica_max_lag_messages",
         "Of all these, the most messages below the leader's high watermark that are not here.",

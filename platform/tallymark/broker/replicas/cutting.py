@@ -5,6 +5,7 @@ where). Others have looked at these records, so each is told, in this order::
 
     the cleaner       works no longer on the log, and its clean point is not above the cut: what is
                       written there later has never been cleaned
+    records that were committed are saved aside, durably (:mod:`tallymark.log.saved_tails`)
     the log           :mod:`tallymark.log.cutting`, durably
     high watermark    is not above the log's end, in the same turn of the event loop
     hooks             those that keep something of the records, in the same turn
@@ -13,6 +14,11 @@ where). Others have looked at these records, so each is told, in this order::
 
 A crash between any two of these leaves a log that opens, and a high watermark within it: a start
 lowers what is beyond the end before anything is appended. Cuts of one log come one after the other.
+
+What was committed is not always known here: the own high watermark is that of a checkpoint after a
+kill. So after an unclean election all that is cut is saved, whatever the high watermark. A disk
+that does not take it does not hold up the cut: a replica that is not cut is none, and nobody gets
+its records either. Then the report says that they were not saved, and why.
 """
 
 from __future__ import annotations
@@ -21,6 +27,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -29,6 +36,8 @@ from tallymark.errors import KafkaError
 from tallymark.log import Log, LogManager
 from tallymark.log.cutting import Cut
 from tallymark.log.disk.partition_folder import LogKey
+from tallymark.log.saved_tails import TailNotSavedError, save_tail, tail_of
+from tallymark.protocol.records.saved_tail import Tail
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +46,28 @@ CutHook: TypeAlias = Callable[[Partition, Cut], None]
 """Hears of a cut that is done, on the event loop; must return at once."""
 _CUTTERS: Final = 4
 """Logs cut at a time: a disk does several syncs as fast as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """Committed records that a cut has taken, or records after an unclean election. ``folder``:
+    where they are saved; "": they are not, and ``why`` says why not."""
+
+    tail: Tail
+    folder: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """How records that are given up are saved. ``is_unclean``: whether the partition had an
+    unclean election, so that nothing is known of what was committed. ``given_up`` hears of each
+    such cut when it is done, on the event loop; it must return at once."""
+
+    broker: int
+    most_bytes: int
+    is_unclean: Callable[[Partition], bool]
+    given_up: Callable[[GivenUp], object]
 
 
 class PausedForCuts(Protocol):
@@ -66,7 +97,11 @@ class ReplicaCutter:
         now_ms: Callable[[], int],
         hooks: Sequence[CutHook] = (),
         threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
+        saving: Saving | None = None,
     ) -> None:
+        """``saving`` None: nothing is saved."""
+        self._saving = saving
+        self._one_saves = asyncio.Lock()
         self._cleaner = cleaner
         self._manager = manager
         self._now_ms = now_ms
@@ -105,22 +140,50 @@ class ReplicaCutter:
         target = partition.log
         await self._cleaner.pause(target)
         try:
-            await self._cleaner.note_cut(target, await self._end(target, offset, fully))
-            return await self._cut_paused(partition, offset, fully)
+            planned = await self._in_thread(partial(target.tail, offset, fully=fully))
+            await self._cleaner.note_cut(target, planned.end_offset)
+            saved = await self._save(partition, planned)
+            return await self._cut_paused(partition, offset, fully, saved)
         except KafkaError as error:
             log.error("cut failed partition=%s offset=%d: %s", partition, offset, error)
             raise
         finally:
             self._cleaner.resume(target)
 
-    async def _end(self, target: Log, offset: int, fully: bool) -> int:
-        """Where the log will end: a batch with records on both sides goes as a whole."""
-        if fully:
-            return offset
-        planned = await self._in_thread(partial(target.tail, offset))
-        return planned.end_offset
+    async def _save(self, partition: Partition, planned: Cut) -> GivenUp | None:
+        """Save what was committed; None where nothing of it goes. A cut that is tried again after a
+        failure saves what is left."""
+        saving, committed = self._saving, partition.high_watermark
+        if saving is None or not planned.offsets:
+            return None
+        if not (planned.is_below(committed) or saving.is_unclean(partition)):
+            return None
+        home = self._manager.home_of(partition.topic, partition.index)
+        tail = tail_of(
+            planned,
+            cluster_id=self._manager.cluster_id or "",
+            broker=saving.broker,
+            saved_at=self._now_ms(),
+            topic=partition.topic,
+            partition=partition.index,
+            topic_id=partition.topic_id,
+            leader_epoch=partition.leader_epoch,
+            high_watermark=committed,
+        )
+        if home is None:
+            return GivenUp(tail, "", "its data directory is not known")
+        save = partial(
+            save_tail, partition.log.files, home.path, partition.log, tail, saving.most_bytes
+        )
+        async with self._one_saves:  # each makes room for itself
+            try:
+                return GivenUp(tail, await self._in_thread(save))
+            except TailNotSavedError as error:
+                return GivenUp(tail, "", str(error))
 
-    async def _cut_paused(self, partition: Partition, offset: int, fully: bool) -> Cut:
+    async def _cut_paused(
+        self, partition: Partition, offset: int, fully: bool, saved: GivenUp | None
+    ) -> Cut:
         target, committed = partition.log, partition.high_watermark
         job = target.begin_cut(offset, self._now_ms(), fully=fully)
         await self._in_thread(job.run)
@@ -135,6 +198,9 @@ class ReplicaCutter:
                 committed,
                 cut,
             )
+        if saved is not None and self._saving is not None:
+            _report(saved)
+            self._saving.given_up(saved)
         for hook in self._hooks:
             _tell(hook, partition, cut)
         lowered = partition.high_watermark
@@ -144,6 +210,23 @@ class ReplicaCutter:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _report(found: GivenUp) -> None:
+    tail = found.tail
+    log.error(
+        "records are given up partition=%s-%d offsets=%d-%d epochs=%s for_epoch=%d "
+        "high_watermark=%d bytes=%d: %s",
+        tail.topic,
+        tail.partition,
+        tail.from_offset,
+        tail.to_offset,
+        tail.epochs,
+        tail.leader_epoch,
+        tail.high_watermark,
+        tail.bytes,
+        f"saved in {found.folder}" if found.folder else f"NOT SAVED: {found.why}",
+    )
 
 
 def _tell(hook: CutHook, partition: Partition, cut: Cut) -> None:

@@ -15,8 +15,8 @@ import logging
 import queue
 import threading
 from collections import deque
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
 
 from tallymark.broker.metrics.counters import TrailMetrics
 from tallymark.broker.partitions.partition import Partition
@@ -42,12 +42,27 @@ _STOP_SECONDS: Final = 2.0
 _BATCH: Final = 200
 
 
-class Trail:
-    """``file`` None: no file; ``topic`` "": no topic."""
+class Line(Protocol):
+    """What a trail takes; :class:`~tallymark.trail.Entry` is one."""
 
-    def __init__(self, state: BrokerState, file: TrailFile | None, topic: str) -> None:
-        self.counts = state.metrics.trail = TrailMetrics()
+    def line(self) -> bytes:
+        """With its newline."""
+        ...
+
+
+class Trail:
+    """``file`` None: no file; ``topic`` "": no topic. ``name`` is for the log."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        file: TrailFile | None,
+        topic: str,
+        name: str = "admin trail",
+    ) -> None:
+        self.counts = TrailMetrics()
         self.state = state
+        self.name = name
         self._file = file
         self._topic = topic
         self._lines: queue.Queue[bytes | None] = queue.Queue(MAX_WAITING)
@@ -56,6 +71,9 @@ class Trail:
         self._thread: threading.Thread | None = None
         self._task: asyncio.Task[None] | None = None
         self._limit = LogRate()
+        self.elsewhere: Callable[[str, bytes], Awaitable[None]] | None = None
+        """Appends a batch to the topic at another broker, where this one leads no partition of it;
+        TallymarkError: not now. None: the lines wait until it leads one."""
 
     def start(self) -> None:
         """Start the thread and the task, on the running loop."""
@@ -64,7 +82,7 @@ class Trail:
             self._thread = threading.Thread(target=self._write, name="tallymark-trail", daemon=True)
             self._thread.start()
         if self._topic:
-            self._task = asyncio.create_task(self._publish(), name="admin trail")
+            self._task = asyncio.create_task(self._publish(), name=self.name)
 
     async def stop(self) -> None:
         """Write the queued lines, as far as possible in a short time. Idempotent."""
@@ -84,10 +102,10 @@ class Trail:
             if thread.is_alive():
                 self._drop("file", self._lines.qsize(), "the disk does not take them")
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: Line) -> None:
         """Queue a line for the file and for the topic; a full queue drops it."""
         line = entry.line()
-        if self._thread is not None:
+        if self._file is not None:
             try:
                 self._lines.put_nowait(line)
             except queue.Full:
@@ -105,7 +123,8 @@ class Trail:
         self.counts.dropped[where] += count
         if self._limit.passes(where) is not None:
             log.error(
-                "lines of the admin trail are lost: %s, %d so far: %s",
+                "lines of the %s are lost: %s, %d so far: %s",
+                self.name,
                 where,
                 self.counts.dropped[where],
                 why,
@@ -147,7 +166,10 @@ class Trail:
                     if partition is None:
                         await self._make_topic()
                         partition = self._led()
-                    self._append(partition)
+                    if partition is None and self.elsewhere is not None:
+                        await self._send(self.elsewhere)
+                    else:
+                        self._append(partition)
                 except TallymarkError as error:
                     self._log_waiting(error)
                     await asyncio.sleep(_AGAIN_SECONDS)
@@ -164,9 +186,28 @@ class Trail:
             with contextlib.suppress(KafkaError):  # another broker has created it meanwhile
                 await create_topic(self.state, self._topic, partitions, configs)
         for _ in range(100):  # until it is led
-            if self._led() is not None:
+            if self._led() is not None or self._is_led_elsewhere():
                 return
             await asyncio.sleep(0.05)
+
+    def _is_led_elsewhere(self) -> bool:
+        topic = self.state.image.topics.get(self._topic)
+        return (
+            self.elsewhere is not None
+            and topic is not None
+            and any(each.leader >= 0 for each in topic.partitions)
+        )
+
+    async def _send(self, elsewhere: Callable[[str, bytes], Awaitable[None]]) -> None:
+        some = [self._records[at] for at in range(min(_BATCH, len(self._records)))]
+        now = self.state.now_ms()
+        await elsewhere(self._topic, encode_batch([(None, line, (), now) for line in some]))
+        self._sent(len(some))
+
+    def _sent(self, count: int) -> None:
+        for _ in range(count):
+            self._records.popleft()
+        self.counts.written["topic"] += count
 
     def _append(self, partition: Partition | None) -> None:
         if not self._records:
@@ -179,13 +220,11 @@ class Trail:
             some = [self._records[at] for at in range(min(_BATCH, len(self._records)))]
             batch = encode_batch([(None, line, (), now) for line in some])
             partition.append(bytearray(batch), now)
-            for _ in some:
-                self._records.popleft()
-            self.counts.written["topic"] += len(some)
+            self._sent(len(some))
 
     def _log_waiting(self, error: TallymarkError) -> None:
         if self._limit.passes("wait") is not None:
-            log.warning("%d lines of the admin trail wait: %s", len(self._records), error)
+            log.warning("%d lines of the %s wait: %s", len(self._records), self.name, error)
 
 
 class TrailedRequest:
@@ -243,13 +282,3 @@ class TrailedRequest:
                 **more,
             )
         )
-
-
-def trail_file(setting: str, folder: Path, max_bytes: int, kept: int) -> TrailFile | None:
-    """The file of ``admin.trail.file``: None for ``none``, a path, or if empty the one in
-    ``folder``."""
-    if setting == "none":
-        return None
-    from tallymark.trail import FILE_NAME
-
-    return TrailFile(Path(setting) if setting else folder / FILE_NAME, max_bytes, kept)

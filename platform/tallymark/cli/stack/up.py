@@ -6,9 +6,13 @@ from pathlib import Path
 
 import click
 
-from tallymark.deployment import Deployment, load
-from tallymark.processes.ports import with_free_ports
+from tallymark.client import Admin
+from tallymark.client.core.security.deployment import connection_settings
+from tallymark.deployment import Cluster, Deployment, load
+from tallymark.errors import TallymarkError
+from tallymark.processes.ports import with_brokers, with_free_ports
 from tallymark.processes.process import die_with_parent
+from tallymark.replication.features import REPLICATION
 from tallymark.shell.run_stack import run_stack
 
 
@@ -16,7 +20,12 @@ from tallymark.shell.run_stack import run_stack
 @click.option("--settings", type=click.Path(), help="The settings file (default: see docs).")
 @click.option("--data", type=click.Path(file_okay=False), help="Where all data goes.")
 @click.option("--free-ports", is_flag=True, help="Listen on free ports instead of the settings'.")
-def command(settings: str | None, data: str | None, free_ports: bool) -> None:
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, 20),
+    help="So many brokers in each cluster, on free ports; topics have up to three replicas.",
+)
+def command(settings: str | None, data: str | None, free_ports: bool, brokers: int | None) -> None:
     """Start the whole stack on this machine and keep it running until Ctrl-C.
 
     ZooKeeper, the brokers of every cluster, the mirrors, the registry, the collectors and the
@@ -28,7 +37,32 @@ def command(settings: str | None, data: str | None, free_ports: bool) -> None:
         deployment = deployment.model_copy(update={"data_dir": Path(data)})
     if free_ports:
         deployment = with_free_ports(deployment)
-    run_stack(deployment, lambda: _announce(deployment))
+    if brokers is not None and brokers > 1:
+        deployment = with_brokers(deployment, brokers)
+    run_stack(deployment, lambda: _serve(deployment, brokers))
+
+
+def _serve(deployment: Deployment, brokers: int | None) -> None:
+    if brokers is not None and brokers > 1:
+        for cluster in deployment.clusters:
+            if cluster.embedded and cluster.kind == "tallymark":
+                _allow_replicas(cluster)
+    _announce(deployment)
+
+
+def _allow_replicas(cluster: Cluster) -> None:
+    """Raise what lets topics have several replicas. A cluster whose brokers do not let this user do
+    so goes on without; the line says how to do it."""
+    try:
+        with Admin(**connection_settings(cluster), client_id="tallymark-up") as admin:
+            if admin.describe_features().features[REPLICATION].level < 1:
+                admin.update_features({REPLICATION: 1})
+    except (TallymarkError, KeyError) as error:
+        click.echo(
+            f"{cluster.name}: topics have one replica: {error}; then: "
+            f"tallymark features upgrade {REPLICATION}=1 --cluster {cluster.name}",
+            err=True,
+        )
 
 
 def _announce(deployment: Deployment) -> None:

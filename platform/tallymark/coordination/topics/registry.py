@@ -7,7 +7,8 @@ The nodes hold what Apache Kafka writes there::
          "adding_replicas":{"0":[2]}, "removing_replicas":{}}     of reassignments (KIP-455)
     /brokers/topics/[topic]/partitions/[p]/state
         {"controller_epoch":1, "leader":1, "version":1, "leader_epoch":0, "isr":[1,2]}
-         and of ours, where there are any: "incomplete":{"2":[<last epoch>, <end>]}, "unclean":true
+         and of ours, where there are any: "incomplete":{"2":[<last epoch>, <end>]}, "unclean":true,
+         "unclean_epoch":<leader epoch>
 
 A topic without partitions is being created, and does not count yet.
 :mod:`~tallymark.coordination.topics.writer` makes all changes, except requests to delete a topic.
@@ -251,7 +252,10 @@ def _moving(
 
 
 _STATE_FIELDS: Final = frozenset(
-    ("controller_epoch", "leader", "version", "leader_epoch", "isr", "incomplete", "unclean")
+    (
+        *("controller_epoch", "leader", "version", "leader_epoch", "isr"),
+        *("incomplete", "unclean", "unclean_epoch"),
+    )
 )
 
 
@@ -271,6 +275,8 @@ def encode_state(state: PartitionState) -> bytes:
         }
     if state.unclean:
         document["unclean"] = True
+        if state.unclean_epoch >= 0:
+            document["unclean_epoch"] = state.unclean_epoch
     return documents.dump(document | dict(state.others))
 
 
@@ -285,6 +291,7 @@ def decode_state(path: str, data: bytes, version: int) -> PartitionState:
         version=version,
         incomplete=_incomplete(path, document),
         unclean=document.get("unclean") is True,
+        unclean_epoch=documents.field(path, {"unclean_epoch": -1} | document, "unclean_epoch", int),
         others={name: value for name, value in document.items() if name not in _STATE_FIELDS},
     )
 

@@ -10,6 +10,7 @@
     replication-offset-checkpoint       topic, partition, offset: all replicas have what is below
     .tallymark_boot                     the kernel's boot id while the logs were open; the broker's
     orders-0/ ...                       the logs
+    orders-0.<hex>-truncated/ ...       records saved aside (:mod:`tallymark.log.saved_tails`)
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tallymark.log.disk.partition_folder import (
     parse_folder,
     remove_folder,
 )
+from tallymark.protocol.records.saved_tail import TRUNCATED
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +116,7 @@ class DataDir:
                 self.strays.append(folder)
             elif (key := parse_folder(name)) is not None:
                 found.append(key)
-            else:
+            elif not name.endswith(TRUNCATED):
                 log.warning("%s is not the folder of a partition and is left alone", folder)
         return found
 

@@ -8,6 +8,7 @@ id (KIP-516), so that a topic that was deleted and created again is not confused
 
 A folder that is being deleted is renamed first, to ``orders-0.<32 hex digits>-delete``; that of a
 replica that is on other brokers now to ``orders-0.<32 hex digits>-stray``, and removed later.
+``orders-0.<...>-truncated`` has records that were saved (:mod:`tallymark.log.saved_tails`).
 """
 
 from __future__ import annotations

@@ -74,3 +74,15 @@ class ReplicationFields(SettingsPart):
     replica_lag_time_max_ms: Positive = 30_000
     """A follower that did not have all of its leader's records for so long leaves the in-sync
     replicas. Has an effect only on partitions with several replicas."""
+
+    log_truncated_max_bytes: Annotated[int, Field(ge=0)] = 1_073_741_824
+    """Bytes in each of ``log.dirs`` for committed records that a replica gives up after an unclean
+    election: they are saved in folders named ``-truncated`` before its log is cut, the oldest are
+    removed for newer ones, and ``tallymark audit repair`` puts them back. 0: they are not saved.
+    Has an effect only on partitions with several replicas."""
+
+    replication_incidents_topic: str = "_tallymark_incidents"
+    """A topic that gets a record of each unclean election, and of each cut of committed records:
+    the audit makes incidents of them. It is made when there is the first one. Empty: only the file
+    ``replication-incidents.jsonl`` in the first of ``log.dirs`` has them. Has an effect only on
+    partitions with several replicas."""
