@@ -249,3 +249,18 @@ def test_a_full_disk_takes_what_fits() -> None:
     file.append(b"r")
     assert disk.content("/a") == b"four"
     bench.loop.close()
+
+
+def test_a_crash_of_a_process_that_has_ended_writes_nothing() -> None:
+    """The story: a kill was to come in the middle of the broker's work on the disk, but it stopped
+    before. The next broker's batch was torn by it and then written whole behind that, and a reader
+    got a record that ran into the next batch."""
+    bench = Bench()
+    disk = SimulatedDisk(bench.jobs, bench.loop.chances.of("disk"))
+    file = disk.open("/a")
+    crashes: list[str] = []
+    disk.crash_in(0, lambda: crashes.append("crashed"), applies=lambda: False)
+    file.append(b"whole")
+    file.append(b" and once")
+    assert (disk.content("/a"), crashes) == (b"whole and once", [])
+    bench.loop.close()

@@ -22,11 +22,14 @@ class SimulatedDisk(MemoryFiles):
         super().__init__()
         self._jobs = jobs
         self._chance = chance
-        self._crash_at: tuple[int, Callable[[], None]] | None = None
+        self._crash_at: tuple[int, Callable[[], None], Callable[[], bool]] | None = None
 
-    def crash_in(self, operations: int, crash: Callable[[], None]) -> None:
-        """Crash at the ``operations``-th change asked of the disk from now on."""
-        self._crash_at = (self.operations + operations, crash)
+    def crash_in(
+        self, operations: int, crash: Callable[[], None], applies: Callable[[], bool]
+    ) -> None:
+        """Crash at the ``operations``-th change asked of the disk from now on, if it ``applies``
+        then: the process that was to crash may have ended before."""
+        self._crash_at = (self.operations + operations, crash, applies)
 
     def calm(self) -> None:
         """No more faults."""
@@ -52,7 +55,9 @@ class SimulatedDisk(MemoryFiles):
     def _operate(self, what: str, path: str, torn: Callable[[float], None] | None = None) -> None:
         super()._operate(what, path, torn)
         if self._crash_at is not None and self.operations > self._crash_at[0]:
-            crash, self._crash_at = self._crash_at[1], None
+            (_, crash, applies), self._crash_at = self._crash_at, None
+            if not applies():
+                return
             if torn is not None:
                 torn(self._chance.random())
             crash()

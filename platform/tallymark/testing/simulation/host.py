@@ -110,11 +110,10 @@ class BrokerHost:
         lived = self.process
 
         def crash() -> None:
-            if lived is not None and self.process is lived:
-                self.kill(power=power)
-                raise ProcessDiedError
+            self.kill(power=power)
+            raise ProcessDiedError
 
-        self.disk.crash_in(operations, crash)
+        self.disk.crash_in(operations, crash, lambda: lived is not None and self.process is lived)
 
     async def stop(self) -> None:
         """Stop cleanly; a broker that is not up yet is killed. A caller that stops waiting does
