@@ -306,6 +306,24 @@ def test_a_broker_that_leaves_does_not_join_and_holds_nobody_up() -> None:
     assert one.wish() is None
 
 
+def test_a_suspect_that_the_controller_took_out_joins_after_its_next_fetch_only() -> None:
+    """A process was killed, and the controller took it out of the ISR before its session ended. For
+    the leader it still was registered and had everything: it took the dead one in again, the
+    controller out again, until the session ended."""
+    one = leader()
+    fetch(one, 2, 10)
+    fetch(one, 3, 10)
+    state = replace(one.state, isr=(1, 2), version=one.state.version + 1)
+    one.seen(state, now_ms=10)
+    one.tick(1_000)
+    assert one.wish() is None
+    one.appended(11)
+    fetch(one, 2, 11)
+    assert one.high_watermark == 11, "it is not waited for"
+    fetch(one, 3, 11)
+    assert wish(one).state.isr == (1, 2, 3), "it lives"
+
+
 def test_a_fetch_of_an_earlier_registration_does_not_count() -> None:
     """KIP-903: a broker that came back under the same id with an emptier disk is another one."""
     one = leader(isr=(1, 2))

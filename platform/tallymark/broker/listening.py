@@ -23,7 +23,7 @@ from tallymark.net.limits.connection_quota import (
     is_scarce,
 )
 from tallymark.net.limits.request_memory import RequestMemory
-from tallymark.net.server.handler import Handler
+from tallymark.net.server.handler import Handler, OnClose
 from tallymark.net.server.limits import ServerLimits
 from tallymark.net.server.server import ABANDON, Server
 from tallymark.net.tls.contexts import server_context
@@ -36,9 +36,16 @@ LOGIN_SECONDS: Final = 60.0
 
 
 class Listeners:
-    """Starts and stops the listeners of ``settings``; requests go to ``handler``."""
+    """Starts and stops the listeners of ``settings``; requests go to ``handler``;
+    ``on_close`` hears of each connection that has ended."""
 
-    def __init__(self, settings: BrokerSettings, handler: Handler, logins: Logins) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        handler: Handler,
+        logins: Logins,
+        on_close: OnClose | None = None,
+    ) -> None:
         self._descriptors = getrlimit(RLIMIT_NOFILE)[0]
         self.quota = ConnectionQuota(1)
         self.take_limits(settings)
@@ -49,6 +56,7 @@ class Listeners:
         self._settings = settings
         self._handler = handler
         self._logins = logins
+        self._on_close = on_close
 
     def take_limits(self, settings: BrokerSettings) -> None:
         """Apply the limits of connections from ``settings``, lowered where descriptors are
@@ -131,6 +139,7 @@ class Listeners:
             limits=limits,
             abandon=abandon,
             listener=listener.name,
+            on_close=self._on_close,
             quota=self.quota,
             principals=PrincipalRules(settings.ssl_principal_mapping_rules),
             request_memory=self._request_memory,

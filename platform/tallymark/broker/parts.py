@@ -118,6 +118,7 @@ class BrokerParts:
         )
         state.throttles = replicas.throttles
         state.metrics.following = replicas.followers.now
+        state.follower_connections.lost = replicas.suspects.lost
         tasks.push_async_callback(replicas.stop)
         leadership = Leadership(
             settings,

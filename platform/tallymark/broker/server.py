@@ -193,7 +193,9 @@ class Broker:
         settings = state.settings
         self.trail = admin_trail(state, self._files, Path(self._folders[0]))
         dispatcher = Dispatcher(state, self.trail)
-        listeners = self._listeners = Listeners(settings, dispatcher, state.logins)
+        listeners = self._listeners = Listeners(
+            settings, dispatcher, state.logins, state.follower_connections.closed
+        )
         state.metrics.connections = listeners.quota
         await listeners.start()
         return listeners

@@ -13,6 +13,7 @@ from tallymark.broker.metadata.image import MetadataImage
 from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import BrokerMetrics
 from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.replicas.suspects import FollowerConnections
 from tallymark.broker.replicas.throttles import ReplicaThrottles
 from tallymark.broker.security.authorizer import AllowAll, Authorizer
 from tallymark.broker.security.live import Security
@@ -63,6 +64,8 @@ class BrokerState:
     """The fetch sessions of followers: one for each connection of another broker."""
     throttles: ReplicaThrottles | None = None
     """Which followers are held back (KIP-73); None while the broker starts."""
+    follower_connections: FollowerConnections = field(default_factory=FollowerConnections)
+    """Connections of other brokers that copy from this one."""
     refusals: LogRate = field(default_factory=LogRate)
     """Limits the log lines about requests that failed by the broker's own fault."""
     serving: asyncio.Event = field(default_factory=asyncio.Event)

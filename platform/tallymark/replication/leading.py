@@ -61,26 +61,9 @@ class Leader:
     """
 
     __slots__ = (
-        "_asked",
-        "_assignment",
-        "_brokers",
-        "_followers",
-        "_in_flight",
-        "_lag_ms",
-        "_least",
-        "_look",
-        "_now_ms",
-        "_own",
-        "_partition",
-        "_unsettled",
-        "end",
-        "epoch",
-        "epoch_start",
-        "high_watermark",
-        "in_sync",
-        "is_lost",
-        "me",
-        "state",
+        *("_asked", "_assignment", "_brokers", "_followers", "_in_flight", "_lag_ms", "_least"),
+        *("_look", "_now_ms", "_own", "_partition", "_unsettled", "end", "epoch", "epoch_start"),
+        *("high_watermark", "in_sync", "is_lost", "me", "state"),
     )
 
     def __init__(
@@ -250,6 +233,7 @@ class Leader:
             self.is_lost = True
             return
         self.state = state
+        self._now_ms = max(now_ms, self._now_ms)
         self._asked = self._unsettled = frozenset()  # of older versions: too late to be written
         self._members_changed()
         self.tick(now_ms)
@@ -299,6 +283,8 @@ class Leader:
         is gone (KAFKA-15021)."""
         if not (one.live and one.assigned) or one.leaving or one.broker_epoch <= one.stale_epoch:
             return False
+        if one.has_to_fetch:
+            return False
         return one.end >= self.high_watermark and one.end >= self.epoch_start
 
     def _is_caught_up(self, one: Progress) -> bool:
@@ -323,7 +309,10 @@ class Leader:
             self._look_up(one)
         for broker, one in list(self._followers.items()):
             one.counted = broker in counted
-            one.member = broker in self.state.isr
+            member = broker in self.state.isr
+            if one.member and not member:
+                one.left_ms = self._now_ms
+            one.member = member
             one.assigned = broker in replicas
             if not (one.counted or one.assigned):
                 del self._followers[broker]

@@ -63,7 +63,9 @@ class Progress:
     ``live``: registered now, with ``broker_epoch``. ``leaving``: its broker wants to stop.
     ``behind``: not in sync now; true for each who is not live. ``stale_epoch``: a broker epoch that
     is known to be over, though no later one has been heard of; also where the broker was refused
-    as it is no replica any more.
+    as it is no replica any more. ``left_ms``: when it left the ISR, None where it has fetched
+    since: what it had says nothing of now. The controller takes out a broker whose process is gone
+    while it still is registered: the leader would take the dead one in again, for ever.
     """
 
     broker: int
@@ -83,11 +85,17 @@ class Progress:
     stale_epoch: int = NEVER_STALE
     heard: Heard | None = None
     """See :class:`FollowerFetch`."""
+    left_ms: int | None = None
 
     @property
     def asked_ms(self) -> int:
         """The time of the last fetch, also of one that did not name the partition."""
         return self.fetched_ms if self.heard is None else max(self.fetched_ms, self.heard.ms)
+
+    @property
+    def has_to_fetch(self) -> bool:
+        """It has left the ISR, and not fetched since."""
+        return self.left_ms is not None and self.asked_ms <= self.left_ms
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> None:
         """A fetch counts: it is of the current registration, and asks for what the leader has."""
@@ -98,6 +106,7 @@ class Progress:
             self.caught_up_ms = self.asked_ms
         self.leader_end = leader_end
         self.fetched_ms = now_ms
+        self.left_ms = None
         self.end = offset
         self.log_start = fetch.log_start
         self.heard = fetch.heard

@@ -30,14 +30,15 @@ def test_a_leader_that_is_gone_is_tried_again_and_told_once(
         assert followers.now()[:3] == (1, 0, 1)
         await copying.leader.die()
         copying.lead(0)
-        await eventually(lambda: len(copying.refused) > 3)
+        await eventually(lambda: len(copying.connections.refusals) > 3)
         assert followers.now()[:3] == (0, 1, 1)
         copying.leader.live()
         await eventually(copying.is_equal)
 
     with caplog.at_level(logging.WARNING):
         copying.run(work)
-    assert set(copying.refused) == {1}
+    assert set(copying.connections.refusals) == {1}
+    assert copying.connections.losses == [1], "the one that was open"
     lines = [line for line in caplog.messages if "nothing is copied from broker 1" in line]
     assert len(lines) <= 2, "one for the connection that broke, one for those that are refused"
 
@@ -53,7 +54,7 @@ def test_a_leader_that_nobody_knows_is_tried_until_it_is_known() -> None:
         await eventually(copying.is_equal)
 
     copying.run(work)
-    assert copying.refused == [], "not known is not refused"
+    assert copying.connections.refusals == [], "not known is not refused"
 
 
 def test_a_session_that_the_leader_has_forgotten_begins_anew() -> None:

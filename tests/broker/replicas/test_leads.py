@@ -275,6 +275,9 @@ async def test_a_write_that_another_one_forestalled_is_decided_anew() -> None:
     assert not await led.write()
     assert led.lead.leader.state.isr == (1,)
     assert await led.write()
+    assert set(led.state.isr) == {1, 3}, "the other one was taken out, and has to fetch again"
+    led.fetch(2)
+    assert await led.write()
     assert led.state.isr == (1, 2, 3)
 
 

@@ -40,6 +40,11 @@ FOUND: Final = {
     "second_round": Found(265, "", ("power", "stop", "kill", "expire", "leave")),
     "epoch_of_an_answer": Found(200, "high_watermark_never_falls_in_an_epoch"),
     "least_isr_of_the_controller": Found(0, "isr_within_replicas_and_not_below_min"),
+    "suspects_below_the_minimum": Found(
+        0, "isr_within_replicas_and_not_below_min", ("suspect", "kill")
+    ),
+    "isr_of_a_suspects_successor": Found(7, "acknowledged_is_kept", ("suspect", "kill")),
+    "fetch_after_the_isr": Found(173, "isr_members_have_fetched"),
     "reading_again_of_the_controller": Found(5, "eventually_whole"),
     "fence": Found(0, "fenced_writes_nothing"),
     "epoch_of_a_cancel": Found(0, "high_watermark_never_falls_in_an_epoch", ("reassign", "cancel")),

@@ -61,6 +61,7 @@ def test_runs_do_something() -> None:
         "has the longest log",
         "is the preferred leader",
         "does not answer",
+        " reports broker ",
         *(f"kind='{kind}'" for kind in FAULTS),
     ):
         assert happened in history, happened

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from replica_broker import CONFIG, ReplicaBroker, batch
@@ -24,6 +25,20 @@ ME = 2
 REGISTERED = 5
 
 
+@dataclass
+class Connections:
+    """What the fetchers told of connections that went wrong: ids of leaders."""
+
+    refusals: list[int] = field(default_factory=list[int])
+    losses: list[int] = field(default_factory=list[int])
+
+    def refused(self, broker: int) -> None:
+        self.refusals.append(broker)
+
+    def lost(self, broker: int) -> None:
+        self.losses.append(broker)
+
+
 class Copying:
     """``leaders`` is the partition as its leader has it; a test may stop the ``clock`` of the
     follower, which otherwise goes on by a second at each look, so that no pause is long."""
@@ -36,7 +51,7 @@ class Copying:
         self.leaders = LeadersLog("orders", self.follower.partition.topic_id, epoch)
         self.leader.lead(self.leaders)
         self.settings = settings
-        self.refused: list[int] = []
+        self.connections = Connections()
         self.throttled: set[tuple[str, int]] = set()
         self.clock = 0
         self.clock_runs = True
@@ -64,7 +79,7 @@ class Copying:
                 self.settings,
                 lambda: 0,
                 self.throttled.__contains__,
-                self.refused.append,
+                self.connections,
                 self.clock_ms,
             )
             followers.registered(REGISTERED)

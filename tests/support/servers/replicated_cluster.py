@@ -14,7 +14,9 @@ from broker_process import BrokerProcess
 from tallymark import Admin
 from tallymark.coordination import ZooKeeper
 from tallymark.coordination.cluster.feature_levels import read_features, write_features
+from tallymark.protocol.messages import MetadataRequest
 from tallymark.replication.features import REPLICATION, Finalized
+from tallymark.testing.wire import WireClient
 from tallymark.testing.zookeeper import ZooKeeperServer
 
 SESSION_MS: Final = 3000
@@ -64,6 +66,7 @@ class ReplicatedCluster(AskedCluster):
 
     def create(self, topic: str, replicas: int = 3, **configs: object) -> None:
         """Create a topic of one partition and wait until all its replicas are in sync."""
+        self._wait_for_all()
         texts = {name.replace("_", "."): str(value) for name, value in configs.items()}
         with Admin(bootstrap_servers=self.addresses) as admin:
             admin.create_topic(topic, 1, texts, replication_factor=replicas)
@@ -72,6 +75,18 @@ class ReplicatedCluster(AskedCluster):
     def living(self) -> list[str]:
         """See :class:`asked_cluster.AskedCluster`."""
         return [one.address for one in self.brokers.values() if one.is_alive]
+
+    def _wait_for_all(self) -> None:
+        """Until each broker knows all: a topic is placed by the one that is asked for it."""
+
+        def know_all() -> bool:
+            known: list[int] = []
+            for broker in self.brokers.values():
+                with contextlib.suppress(OSError), WireClient(broker.address, timeout=2) as wire:
+                    known.append(len(wire.ask(MetadataRequest(topics=[]), 12).brokers))
+            return known == [len(self.brokers)] * len(self.brokers)
+
+        wait_for(know_all, "all brokers to know each other")
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:

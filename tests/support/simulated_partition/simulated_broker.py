@@ -312,6 +312,14 @@ class Process:
             self._take_role()
         self.settle()
 
+    def is_refused(self, broker: int) -> None:
+        """A connection to another broker was refused: report it, as the registration that this one
+        knows."""
+        nodes, known = self.world.nodes, self.brokers.get(broker)
+        if known is not None and broker != self.id and broker in nodes.refusing:
+            self.world.note("%r reports broker %d", self, broker)
+            self.world.network.call(self, lambda: nodes.report(broker, known.epoch), lambda _: None)
+
     # --- the controller
 
     def elected(self, epoch: int | None) -> None:

@@ -8,20 +8,23 @@ change was refused or is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from simulated_nodes import PARTITION, Author, Snapshot, Written
 
+from tallymark.coordination.cluster.suspicion import Suspicions
 from tallymark.errors import KafkaError
 from tallymark.replication import changes
 from tallymark.replication.balance import preferred_leaders
-from tallymark.replication.model import Change, PartitionView, Picture, Tail
+from tallymark.replication.model import Change, ChangeState, PartitionView, Picture, Tail
 from tallymark.replication.planner import plan
 
 if TYPE_CHECKING:
     from simulated_broker import Process
 
 PAUSE_MS: Final = 200
+SUSPECTS_MS: Final = 1_000
 TAILS_MS: Final = 400
 Wanted = Callable[[Picture], Change | None]
 
@@ -42,6 +45,8 @@ class Term:
         self._wanted: list[Wanted] = []
         self._tails: dict[int, Tail] = {}
         self._asked = 0
+        self._suspicions = Suspicions()
+        self._tries_again = False
 
     def told(self) -> None:
         """A change of the partition was told."""
@@ -74,11 +79,21 @@ class Term:
             self.view = seen.view
             self._doubted = False
         picture = seen.picture(self.view, self.epoch)
+        standing = self._suspicions.standing(picture, self._world.agenda.now_ms)
+        picture = replace(picture, suspects=standing)
+        if standing and not self._tries_again:
+            self._tries_again = True
+            self._world.network.later(self.process, SUSPECTS_MS, self._try_again)
         wanted = plan(picture)
         if wanted.ask:
             self._ask(picture, wanted.ask[PARTITION])
         else:
-            self._write(self._operators(picture) or self._first(wanted.changes, picture))
+            change = self._operators(picture) or self._first(wanted.changes, picture)
+            self._write(change, picture)
+
+    def _try_again(self) -> None:
+        self._tries_again = False
+        self.wake()
 
     def _first(self, planned: tuple[Change, ...], picture: Picture) -> Change | None:
         if not planned and self._world.random.random() < 0.1:
@@ -115,24 +130,29 @@ class Term:
 
     def _have_tails(self, picture: Picture) -> None:
         self._asked += 1
-        self._write(self._first(plan(picture, tails={PARTITION: self._tails}).changes, picture))
+        planned = plan(picture, tails={PARTITION: self._tails}).changes
+        self._write(self._first(planned, picture), picture)
 
     # --- writes
 
-    def _write(self, change: Change | None) -> None:
+    def _write(self, change: Change | None, picture: Picture) -> None:
         if self.is_over or change is None:
             self._rest()
             return
         self._world.note("%r controls: %s", self.process, change.why)
         author = Author(self.process.id, controller_epoch=self.epoch)
-        self._world.write(self.process, author, change, lambda told: self._written(change, told))
+        self._world.write(
+            self.process, author, change, lambda told: self._written(change, picture, told)
+        )
 
-    def _written(self, change: Change, told: Written | None) -> None:
+    def _written(self, change: Change, picture: Picture, told: Written | None) -> None:
         if told is not None and told.is_over:
             self._world.note("%r is the controller no more", self.process)
             self.is_over = True
         elif told is not None and told.done:
             assert self.view is not None
+            if isinstance(change, ChangeState):
+                self._suspicions.written([change], picture)
             self.view = changes.after(change, self.view)
             self._again = True
         else:

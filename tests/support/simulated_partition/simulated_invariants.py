@@ -47,6 +47,10 @@ class Invariants:
         self._bytes: dict[tuple[int, int], tuple[Record, int]] = {}
         self._leaders: dict[int, str] = {}
         self._watermarks: dict[tuple[str, int], int] = {}
+        self._gone: set[int] = set()
+        """Brokers without a process."""
+        self._joins: dict[int, int] = {}
+        """Those of them that have left the ISR since, and how often they joined it then."""
 
     # --- tails that are lost
 
@@ -60,6 +64,15 @@ class Invariants:
 
     def configured(self, min_insync: int) -> None:
         self._settings.add(min_insync)
+
+    # --- processes
+
+    def ended(self, broker: int) -> None:
+        self._gone.add(broker)
+
+    def started(self, broker: int) -> None:
+        self._gone.discard(broker)
+        self._joins.pop(broker, None)
 
     # --- where things happen
 
@@ -141,6 +154,7 @@ class Invariants:
             told = f"{before.leader} in {before.leader_epoch}, then {after.leader}"
             raise Broken("one_leader_an_epoch", told)
         joined = set(after.isr) - set(before.isr)
+        self._joined_alive(write, joined)
         if write.author.broker == before.leader:
             self.lost -= {one for one in joined if self.world.is_current(one)}
         if self.lost.issuperset(after.isr) and not self.world.least_possible_isr() > len(self.lost):
@@ -150,6 +164,18 @@ class Invariants:
             self._unclean(write)
         elif joined:
             self._isr_has_the_committed()
+
+    def _joined_alive(self, write: Write, joined: set[int]) -> None:
+        """Whoever left the ISR without a process comes back with one. Once it may come back by a
+        fetch that was on its way."""
+        for broker in joined & self._joins.keys():
+            self._joins[broker] += 1
+            if self._joins[broker] > 1:
+                told = f"broker {broker} joined again without a process: {write.change}"
+                raise Broken("isr_members_have_fetched", told)
+        gone = set(write.before.state.isr) - set(write.after.state.isr)
+        for broker in gone & self._gone:
+            self._joins.setdefault(broker, 0)
 
     def _is_allowed(self, write: Write) -> None:
         """A deposed controller, an earlier registration, a deposed leader: they write nothing."""

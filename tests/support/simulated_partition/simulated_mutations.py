@@ -14,7 +14,14 @@ from simulated_controller import Term
 from simulated_nodes import Author, Nodes
 
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication import following, leading, reassignment, registration
+from tallymark.replication import (
+    election,
+    following,
+    in_sync,
+    leading,
+    reassignment,
+    registration,
+)
 from tallymark.replication.acks import WaitingForAll
 from tallymark.replication.leading import Leader
 from tallymark.replication.model import (
@@ -44,7 +51,8 @@ def maximal_isr(patch: pytest.MonkeyPatch) -> None:
 
 
 def broker_epoch_at_the_fetch(patch: pytest.MonkeyPatch) -> None:
-    """A fetch counts whichever registration of the broker sent it, for a later one, too."""
+    """A fetch counts whichever registration of the broker sent it, for a later one, too: also one
+    from before the broker left the ISR."""
 
     def look_up(leader: Leader, one: Progress) -> None:
         broker = leader._brokers.get(one.broker)
@@ -53,6 +61,7 @@ def broker_epoch_at_the_fetch(patch: pytest.MonkeyPatch) -> None:
         one.live = broker is not None
         one.leaving = broker is not None and broker.leaving
 
+    patch.setattr(Progress, "has_to_fetch", False)
     patch.setattr(Leader, "_registered_again", lambda leader, one, epoch: None)
     patch.setattr(Leader, "_look_up", look_up)
 
@@ -150,6 +159,49 @@ def least_isr_of_the_controller(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionView, "least_isr", property(lambda view: 1))
 
 
+def suspects_below_the_minimum(patch: pytest.MonkeyPatch) -> None:
+    """A suspect leaves the ISR, however small that gets."""
+    kept = in_sync.kept
+
+    def without(view: PartitionView, picture: Picture, leader: int) -> tuple[int, ...]:
+        return tuple(
+            one
+            for one in kept(view, picture, leader)
+            if one == leader or one not in picture.suspects
+        )
+
+    patch.setattr(in_sync, "kept", without)
+
+
+def isr_of_a_suspects_successor(patch: pytest.MonkeyPatch) -> None:
+    """In the place of a suspect any replica leads that is up."""
+
+    def replicas(view: PartitionView) -> tuple[int, ...]:
+        return view.assignment.replicas
+
+    replaced = election.replaced
+
+    def by_any(view: PartitionView, picture: Picture) -> election.Outcome:
+        if view.state.leader not in picture.suspects:
+            return replaced(view, picture)
+        with patch.context() as inner:
+            inner.setattr(in_sync, "voters", replicas)
+            return replaced(view, picture)
+
+    patch.setattr(election, "replaced", by_any)
+
+
+def fetch_after_the_isr(patch: pytest.MonkeyPatch) -> None:
+    """Whoever was taken out of the ISR joins it again by what it had before."""
+
+    def forget(leader: Leader, one: Progress) -> bool:
+        one.left_ms = None
+        return could_join(leader, one)
+
+    could_join = Leader._could_join
+    patch.setattr(Leader, "_could_join", forget)
+
+
 def reading_again_of_the_controller(patch: pytest.MonkeyPatch) -> None:
     """It goes on with what it knew when a change was refused, or its outcome is unknown."""
     patch.setattr(Term, "doubt", lambda term: None)
@@ -235,6 +287,9 @@ MUTATIONS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {
         second_round,
         epoch_of_an_answer,
         least_isr_of_the_controller,
+        suspects_below_the_minimum,
+        isr_of_a_suspects_successor,
+        fetch_after_the_isr,
         reading_again_of_the_controller,
         fence,
         epoch_of_a_cancel,

@@ -95,7 +95,10 @@ class Nodes:
     registered: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
     """Broker -> (broker epoch, session)"""
     leaving: dict[int, int] = field(default_factory=dict[int, int])
-    suspects: set[int] = field(default_factory=set[int])
+    reported: dict[int, int] = field(default_factory=dict[int, int])
+    """Suspect -> the broker epoch in which another broker was refused by it."""
+    refusing: set[int] = field(default_factory=set[int])
+    """Brokers that refuse connections: their process is gone, or something is in between."""
     controller: int = 0
     """A session; 0 for none."""
     controller_epoch: int = 0
@@ -116,7 +119,7 @@ class Nodes:
             one: BrokerView(one, epoch, leaving=self.leaving.get(one) == epoch)
             for one, (epoch, _) in self.registered.items()
         }
-        suspects = frozenset(self.suspects & brokers.keys())
+        suspects = frozenset(one for one in self.refusing & brokers.keys() if self.is_reported(one))
         return Snapshot(topic, self.state, brokers, suspects, self.revision)
 
     # --- sessions
@@ -145,6 +148,29 @@ class Nodes:
             self.controller = session
             self.controller_epoch += 1
         return self.controller_epoch if self.controller == session else -1
+
+    # --- suspects
+
+    def report(self, broker: int, epoch: int) -> None:
+        """A note in ``/brokers/suspects``."""
+        if self.reported.get(broker, -1) < epoch:
+            self.reported[broker] = epoch
+            self.revision += 1
+
+    def is_reported(self, broker: int) -> bool:
+        """In its present registration."""
+        known = self.registered.get(broker)
+        return known is not None and self.reported.get(broker) == known[0]
+
+    def is_gone(self, session: int) -> bool:
+        """The broker of that session is reported, and refuses."""
+        owners = [one for one, (_, owner) in self.registered.items() if owner == session]
+        return any(one in self.refusing and self.is_reported(one) for one in owners)
+
+    def depose(self, epoch: int) -> None:
+        """The controller of that epoch is gone, and its node is removed."""
+        if self.controller_epoch == epoch:
+            self.controller = 0
 
     # --- registration, as coordination.cluster.broker_node does it
 

@@ -16,7 +16,7 @@ slow        messages from one to another take seconds
 expire      ZooKeeper ends the session of a broker that lives
 deaf        the next answers of ZooKeeper to a broker are lost, after the commit
 leave       a broker announces that it will stop; it does not join an ISR meanwhile
-suspect     a broker is taken for dead by the controller, wrongly
+suspect     connections to a broker that lives are refused: it is taken for dead, wrongly
 depose      ZooKeeper gives the controller's term to another session; the old one goes on
 reassign    an operator moves the partition to ``target``
 cancel      an operator cancels that

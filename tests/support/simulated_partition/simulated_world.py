@@ -116,7 +116,7 @@ class World:
         self._healed = True
         self.network.heal()
         self.nodes.leaving.clear()
-        self.nodes.suspects.clear()
+        self.nodes.refusing.clear()
         self.nodes.revision += 1
         for broker, process in self.processes.items():
             if process is None:
@@ -164,6 +164,9 @@ class World:
         if (nodes.controller == 0 or mine) and process.registered:
             session, elect = process.session, self.nodes.elect
             self.network.call(process, lambda: elect(session), process.elected)
+        elif nodes.is_gone(nodes.controller) and process.registered:
+            epoch = nodes.controller_epoch
+            self.network.call(process, lambda: nodes.depose(epoch), lambda _: None)
 
     def _tell_all(self, told: bool) -> None:
         """Watches fire; some come late, some never."""
@@ -266,7 +269,8 @@ class World:
             nodes.leaving[broker] = nodes.registered[broker][0]
             self.agenda.at(until, self._stays, broker)
         elif kind == "suspect":
-            nodes.suspects.add(broker)
+            nodes.refusing.add(broker)
+            self._are_refused(broker)
             self.agenda.at(until, self._stays, broker)
         elif kind == "depose":
             nodes.controller = 0
@@ -276,8 +280,16 @@ class World:
 
     def _stays(self, broker: int) -> None:
         self.nodes.leaving.pop(broker, None)
-        self.nodes.suspects.discard(broker)
+        if self.processes[broker] is not None:
+            self.nodes.refusing.discard(broker)
         self.nodes.revision += 1
+
+    def _are_refused(self, broker: int) -> None:
+        """The others try a connection to it, most of them; some report it late."""
+        for process in self.processes.values():
+            if process is not None and self.random.random() < 0.7:
+                pause = self.random.choice((1, 2, 40, 900))
+                self.network.later(process, pause, process.is_refused, broker)
 
     def _operate(self, event: Event) -> None:
         if event.kind == "configure":
@@ -291,7 +303,7 @@ class World:
     def _stop(self, process: Process, kind: str, until: int, pause: int) -> None:
         """The process ends and starts again later; that start ends after ``pause`` ms, if > 0."""
         broker, disk = process.id, self.disks[process.id]
-        self._end(process, in_order=kind == "stop")
+        self._end(process, in_order=kind == "stop", refuses=kind in ("stop", "kill"))
         before = len(disk.log)
         if kind in ("power", "wipe"):
             loses = kind == "wipe" or not self.plan.flushes_first
@@ -306,9 +318,14 @@ class World:
             self.note("broker %d had %d records, has %d", broker, before, len(disk.log))
         return self.agenda.at(until, self._start, broker, pause)
 
-    def _end(self, process: Process, *, in_order: bool) -> None:
+    def _end(self, process: Process, *, in_order: bool, refuses: bool = True) -> None:
+        """``refuses``: its machine lives, and tells others that no process listens."""
         process.alive = False
         self.processes[process.id] = None
+        self.check.ended(process.id)
+        if refuses:
+            self.nodes.refusing.add(process.id)
+            self._are_refused(process.id)
         if in_order:
             process.disk.stopped()
             self.nodes.close(process.session)
@@ -318,6 +335,8 @@ class World:
             self._runs += 1
             process = Process(self, broker, self.disks[broker], self._runs)
             self.processes[broker] = process
+            self.nodes.refusing.discard(broker)
+            self.check.started(broker)
             self.note("%r starts with %d records", process, len(process.disk.log))
             process.start()
             if pause and not self._healed:

@@ -218,6 +218,7 @@ class _Following(_Fetching):
         """As that of others; then tell the leads of the follower's progress. KafkaError
         CLUSTER_AUTHORIZATION_FAILED, too."""
         require_cluster_action(self._state, self._connection)
+        self._state.follower_connections.fetched(self._connection, self._request.replica.id)
         super().continue_session()
         self._follower.take(self._asked)
         session = self._follower.session

@@ -12,7 +12,7 @@ from uuid import UUID
 from tallymark.broker.connections.asking import BrokerAsker
 from tallymark.broker.connections.outgoing import outgoing
 from tallymark.broker.connections.sockets import SocketConnections
-from tallymark.broker.metadata.port import StateWriter
+from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import ReplicationMetrics
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.partitions.table import Partitions
@@ -21,6 +21,7 @@ from tallymark.broker.replicas.fetch_settings import FetchSettings
 from tallymark.broker.replicas.fetching import Followers
 from tallymark.broker.replicas.incidents import ReplicationIncident, given_up, unclean_election
 from tallymark.broker.replicas.leading import Leads
+from tallymark.broker.replicas.suspects import SuspectReports
 from tallymark.broker.replicas.throttles import ReplicaThrottles, rate_of
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.log import LogManager
@@ -29,13 +30,13 @@ log: Final = logging.getLogger(__name__)
 
 
 class ReplicaParts:
-    """Those of one broker. Belongs to the event loop. ``states`` writes the nodes of partitions;
+    """Those of one broker. Belongs to the event loop. ``cluster`` writes the nodes of partitions;
     ``now_ms`` is the wall clock. UserError for a file that cannot be used (TLS between brokers)."""
 
     def __init__(
         self,
         settings: BrokerSettings,
-        states: StateWriter,
+        cluster: Cluster,
         cleaner: PausedForCuts,
         manager: LogManager,
         partitions: Partitions,
@@ -53,7 +54,7 @@ class ReplicaParts:
         self.connections = SocketConnections(me, outgoing(settings))
         self.asker = BrokerAsker(me, self.connections)
         self.throttles = ReplicaThrottles(me, partitions, clock_ms)
-        self.leads = Leads(me, states, clock_ms, settings.replica_lag_time_max_ms, metrics)
+        self.leads = Leads(me, cluster, clock_ms, settings.replica_lag_time_max_ms, metrics)
         self._me, self._now_ms, self._metrics = me, now_ms, metrics
         self.report: Callable[[ReplicationIncident], object] = lambda _: None
         """Takes what nobody would know otherwise; returns at once."""
@@ -65,6 +66,7 @@ class ReplicaParts:
             most = settings.log_truncated_max_bytes
             saving = Saving(me, most, self._is_unclean, self._given_up)
         self._cutter = ReplicaCutter(cleaner, manager, now_ms, threads=threads, saving=saving)
+        self.suspects = SuspectReports(me, self.connections, cluster.report_suspect, clock_ms)
         self.followers = Followers(
             me,
             self.connections,
@@ -72,6 +74,7 @@ class ReplicaParts:
             fetching,
             now_ms,
             self.throttles.is_held_back,
+            suspects=self.suspects,
             clock_ms=clock_ms,
         )
         self.take_settings(settings)
@@ -109,6 +112,7 @@ class ReplicaParts:
 
     async def stop(self) -> None:
         """Copy nothing, and write no states any more. On return no log is being changed here."""
+        await self.suspects.stop()
         await self.followers.stop()
         await self.leads.stop()
         await self._cutter.stop()

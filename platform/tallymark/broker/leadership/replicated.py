@@ -71,6 +71,7 @@ class ReplicatedPartitions:
         self._leads = parts.leads
         self._followers = parts.followers
         self._connections = parts.connections
+        self._suspects = parts.suspects
         self._partitions = partitions
         self._manager = manager
         self._opener = opener
@@ -113,6 +114,7 @@ class ReplicatedPartitions:
         if image.brokers != self._partitions.image.brokers:
             self._connections.brokers_changed(image.brokers)
             self._leads.brokers_changed(image.views)
+            self._suspects.brokers_changed(image.views)
         before = {key: role for key, role in self._roles.items() if key[0] in names}
         topics = [image.topics[name] for name in names if name in image.topics]
         found = changes(before, dict(roles_in(topics, self._me, counts=counts)))

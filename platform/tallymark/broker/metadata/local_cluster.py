@@ -219,6 +219,9 @@ class LocalCluster:
         """There are no other brokers."""
         return False
 
+    async def report_suspect(self, broker: int, epoch: int) -> None:
+        """Nothing to do: there are no other brokers."""
+
     async def retire(self) -> None:
         """Nothing to do: there are no other brokers."""
 

@@ -244,6 +244,11 @@ class Cluster(StateWriter, Protocol):
         raises."""
         ...
 
+    async def report_suspect(self, broker: int, epoch: int) -> None:
+        """The process of a broker, registered under ``epoch``, seems to be gone: the controller
+        looks for itself, and elects other leaders. Never raises."""
+        ...
+
     async def retire(self) -> None:
         """Unregister, so that the other brokers report it to clients at once; this broker may
         still serve for a moment. Never raises, takes a few seconds at most."""

@@ -80,7 +80,6 @@ class ZooKeeperCluster:
         threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self._zookeeper = zookeeper
-        self._node_id = node_id
         self._view = ZooKeeperView(zookeeper, node_id, now_ms)
         self._registration = Registration(zookeeper, node_id, files, folder, now_ms)
         self._on_failure = on_failure
@@ -96,7 +95,7 @@ class ZooKeeperCluster:
         self._controller = ControllerTask(zookeeper, self._view.election, now_ms, threads)
         self._member, self._now_ms = Membership(NoLogs()), now_ms
         self._replicates = False
-        self._states = ZooKeeperStates(zookeeper, now_ms, threads)
+        self._states = ZooKeeperStates(zookeeper, node_id, now_ms, threads)
         self._topic_ids: Mapping[str, uuid.UUID] = {}  # of the last image that was applied
         self._stopping = False
 
@@ -180,7 +179,6 @@ class ZooKeeperCluster:
     async def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, KafkaError]:
-        """By compare-and-set, as :mod:`tallymark.coordination.replicas.reassigning` does it."""
         failed = await reassign(self._zookeeper, targets, self._answered, self._now_ms)
         await self._refreshed()
         return failed
@@ -200,7 +198,6 @@ class ZooKeeperCluster:
             log.warning("deleted topics stay in the list of this broker: %s", error)
 
     async def lead(self, claims: Sequence[LeadershipClaim]) -> Sequence[int | KafkaError]:
-        """By compare-and-set of the partitions' state nodes."""
         return await self._answered(lambda: self._view.lead(claims))
 
     async def elect_leaders(
@@ -228,7 +225,10 @@ class ZooKeeperCluster:
         return await self._states.read(partitions, self._topic_ids)
 
     async def announce_leaving(self) -> bool:
-        return await self._states.announce_leaving(self._node_id, self._registration.epoch)
+        return await self._states.announce_leaving(self._registration.epoch)
+
+    async def report_suspect(self, broker: int, epoch: int) -> None:
+        await self._states.report_suspect(broker, epoch)
 
     async def retire(self) -> None:
         """Unregister and resign as controller; without a connection this does nothing."""

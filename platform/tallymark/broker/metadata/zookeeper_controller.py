@@ -9,6 +9,9 @@
           │                 │
           └─ next round ◀───┴──▶ deposed, or the session is another one: elect again
 
+While another broker is the controller each report of a suspect makes this one look whether that is
+the controller, and whether its process is gone (:mod:`tallymark.coordination.cluster.deposing`).
+
 It has a thread and a picture of its own: a round waits for no log that is opened, and holds up no
 image. While a round runs, a watch that fires is remembered: the next round begins at once. The term
 ends with the session, at the fence, and at :meth:`ControllerTask.stop`. Below level 1 of
@@ -36,7 +39,8 @@ from tallymark.coordination import (
     SessionState,
     ZooKeeper,
 )
-from tallymark.coordination.replicas.term import PAUSE_MS, Round, Term
+from tallymark.coordination.cluster.deposing import Deposing
+from tallymark.coordination.replicas.term import PAUSE_MS, SUSPECTS_MS, Round, Term
 from tallymark.coordination.replicas.writing import Fate, Outcome
 from tallymark.errors import ClosedError, ConnectError, TallymarkError
 from tallymark.protocol.topic_partition import TopicPartition
@@ -69,6 +73,7 @@ class ControllerTask:
     ) -> None:
         self._zookeeper = zookeeper
         self._election = election
+        self._deposing = Deposing(zookeeper, election, self._is_refused)
         self._member = Membership(NoLogs())
         self._now_ms = now_ms
         self._thread = threads(1, "tallymark-controller")
@@ -119,8 +124,29 @@ class ControllerTask:
             controller = await self._elected()
             if controller is not None and controller.fence is not None:
                 await self._serve(controller)
-                continue
-            await _wait(self._office, IDLE_SECONDS)
+            else:
+                await self._watch_another()
+
+    async def _watch_another(self) -> None:
+        """Until the controller may be another one."""
+        ends_at = self._loop.time() + IDLE_SECONDS
+        while not self._office.is_set() and self._loop.time() < ends_at:
+            self._due.clear()
+            is_reported = await self._look_at_it()
+            if not self._office.is_set():
+                await _wait(self._due, SUSPECTS_MS / 1000 if is_reported else IDLE_SECONDS)
+
+    async def _look_at_it(self) -> bool:
+        """Whether the controller is reported."""
+        if self._stopping or self._zookeeper.state is not SessionState.CONNECTED:
+            return False
+        try:
+            return await self._in_thread(self._deposing.look)
+        except _NO_CONNECTION as error:
+            log.warning("reports of the controller are not read: %s", error)
+        except TallymarkError as error:
+            log.error("reports of the controller cannot be read: %s", error)
+        return False
 
     async def _elected(self) -> Controller | None:
         """None: it is not known. The next CONNECTED reports the office as changed."""

@@ -7,8 +7,9 @@ under this guard, has the id that the leader knows::
 
     guard ─▶ topic ids (once for each guard) ─▶ states, by compare-and-set ─▶ guard broken? again
 
-It has a thread of its own. An image of ten thousand partitions takes seconds to read; the high
-watermark of a leader whose follower has died waits for its ISR that long otherwise.
+Reports of suspects are written here, too. It has a thread of its own. An image of ten thousand
+partitions takes seconds to read; the high watermark of a leader whose follower has died waits for
+its ISR that long otherwise.
 """
 
 from __future__ import annotations
@@ -152,10 +153,12 @@ class ZooKeeperStates:
     def __init__(
         self,
         zookeeper: ZooKeeper,
+        me: int,
         now_ms: Callable[[], int],
         threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
     ) -> None:
         self._zookeeper = zookeeper
+        self._me = me
         self._nodes = StateNodes(zookeeper, now_ms)
         self._notes = BrokerNotes(zookeeper)
         self._thread = threads(1, "tallymark-states")
@@ -192,17 +195,24 @@ class ZooKeeperStates:
             log.warning("states of %d partitions cannot be read: %s", len(partitions), error)
             return {}
 
-    async def announce_leaving(self, broker: int, epoch: int) -> bool:
+    async def announce_leaving(self, epoch: int) -> bool:
         """A note that this broker, registered under ``epoch``, wants to stop. Whether it is
         written; not without a connection. Never raises."""
         if self._zookeeper.state is not SessionState.CONNECTED or epoch == UNKNOWN_EPOCH:
             return False
         try:
-            await self._run(lambda: self._notes.leave(broker, epoch))
+            await self._run(lambda: self._notes.leave(self._me, epoch))
         except _ERRORS as error:
             log.warning("no note that this broker leaves: %s", error)
             return False
         return True
+
+    async def report_suspect(self, broker: int, epoch: int) -> None:
+        """A note in ``/brokers/suspects``, see :class:`~.port.Cluster`."""
+        try:
+            await self._run(lambda: self._notes.suspect(broker, epoch, self._me))
+        except _ERRORS as error:
+            log.warning("broker %d is not reported: %s", broker, error)
 
     async def close(self) -> None:
         """Ends when what is being written is done. Idempotent."""

@@ -10,4 +10,6 @@ requests), :mod:`.answers` (what an answer says of a partition), and by
 :mod:`tallymark.replication.following` what a partition does with it. :mod:`.fetch_settings` has
 Kafka's settings of these. :mod:`.cutting` is the one place that removes records at the end of a
 replica's log.
+
+:mod:`.suspects`: brokers whose process is gone are reported.
 """

@@ -40,6 +40,7 @@ from tallymark.broker.replicas.fetch_requests import (
 from tallymark.broker.replicas.fetch_settings import FetchSettings
 from tallymark.broker.replicas.followed import FollowedPartition
 from tallymark.broker.replicas.sessions import FollowerSession, Key
+from tallymark.broker.replicas.suspects import HearsOfConnections
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
 from tallymark.protocol.messages import FetchRequest, FetchResponse
@@ -67,8 +68,8 @@ _TURN_PARTITIONS: Final = 16
 class Copying:
     """What the fetchers of one broker share. ``me`` is its id, ``epoch`` that of its registration,
     -1 while there is none: then nothing is asked. ``clock_ms`` is a monotonic clock.
-    ``is_throttled``: a partition's bytes count for ``throttle``. ``refused`` hears of a leader at
-    whose address no process listens."""
+    ``is_throttled``: a partition's bytes count for ``throttle``. ``suspects`` hears of
+    leaders that refuse a connection, and of connections that end."""
 
     me: int
     connections: BrokerConnections
@@ -76,7 +77,7 @@ class Copying:
     clock_ms: Callable[[], int]
     throttle: ReplicationThrottle
     is_throttled: Callable[[TopicPartition], bool]
-    refused: Callable[[int], None] = lambda _: None
+    suspects: HearsOfConnections | None = None
     epoch: int = -1
 
 
@@ -314,9 +315,13 @@ class Fetcher:
             todo,
             pause_ms,
         )
+        was_connected, suspects = self.is_connected, self._copying.suspects
         await self._close()
-        if isinstance(error, ConnectError) and error.is_refused:
-            self._copying.refused(self.leader)
+        if suspects is not None and isinstance(error, ConnectError):
+            if error.is_refused:
+                suspects.refused(self.leader)
+            elif was_connected:
+                suspects.lost(self.leader)
         await self._pause(pause_ms)
 
     async def _pause(self, milliseconds: int) -> None:

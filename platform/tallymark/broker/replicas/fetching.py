@@ -18,6 +18,7 @@ from tallymark.broker.replicas.cutting import ReplicaCutter
 from tallymark.broker.replicas.fetch_settings import FetchSettings, slot_of
 from tallymark.broker.replicas.fetcher import Copying, Fetcher
 from tallymark.broker.replicas.followed import FollowedPartition
+from tallymark.broker.replicas.suspects import HearsOfConnections
 from tallymark.errors import TABLE
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.throttle import ReplicationThrottle
@@ -29,8 +30,8 @@ _Slot: TypeAlias = tuple[int, int]
 class Followers:
     """Those of one broker, ``me``. Belongs to the event loop. ``now_ms`` is the wall clock, for the
     logs; ``clock_ms`` a monotonic clock, for pauses, default: the loop's. ``is_throttled``:
-    whether a partition counts for :attr:`throttle` now. ``refused`` is called with the id of a
-    leader at whose address no process listens any more."""
+    whether a partition counts for :attr:`throttle` now. ``suspects`` hears of leaders
+    that refuse a connection, and of connections that end."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class Followers:
         settings: FetchSettings,
         now_ms: Callable[[], int],
         is_throttled: Callable[[TopicPartition], bool] = lambda _: False,
-        refused: Callable[[int], None] = lambda _: None,
+        suspects: HearsOfConnections | None = None,
         clock_ms: Callable[[], int] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -48,7 +49,7 @@ class Followers:
         self.throttle = ReplicationThrottle(None, clock_ms())
         """``follower.replication.throttled.rate``; see :meth:`set_throttle`."""
         self._copying = Copying(
-            me, connections, settings, clock_ms, self.throttle, is_throttled, refused
+            me, connections, settings, clock_ms, self.throttle, is_throttled, suspects
         )
         self._now_ms = now_ms
         self._cutter = cutter

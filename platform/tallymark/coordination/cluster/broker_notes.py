@@ -9,11 +9,13 @@
 
 Both are ephemeral: they end with the session of the one that wrote them. ``epoch`` is the broker
 epoch of the broker in question: one that has started again since is not meant.
+
+A broker has one report of each other one. Of each suspect :data:`MOST` reports are read, and as
+many are removed at a time: whoever floods the folder holds nothing up.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -24,6 +26,7 @@ from tallymark.coordination.session.errors import MalformedNodeError, NodeExists
 from tallymark.coordination.session.watches import Watch, watch_children
 from tallymark.coordination.session.zookeeper import ZooKeeper
 
+MOST: Final = 100
 _SUSPECT: Final = re.compile(r"(\d{1,10})-\d{1,10}")
 _LEAVING: Final = re.compile(r"(\d{1,10})")
 
@@ -48,16 +51,29 @@ class BrokerNotes:
 
     def clear(self, broker_id: int) -> None:
         """The broker has answered, or is gone: all reports of it end."""
-        for name in self._names(paths.SUSPECTS, _SUSPECT).get(broker_id, ()):
+        for name in self._names(paths.SUSPECTS, _SUSPECT).get(broker_id, ())[:MOST]:
             self._zookeeper.delete(f"{paths.SUSPECTS}/{name}")
 
     def leaving(self) -> dict[int, int]:
         """Brokers that want to stop -> the epoch in which they said so."""
-        return self._read(paths.LEAVING, _LEAVING)
+        found = self._read(paths.LEAVING, _LEAVING)
+        return {broker: epoch for broker, epoch in found.items() if epoch >= 0}
 
     def suspects(self) -> dict[int, int]:
-        """Brokers of which there are reports -> the greatest epoch in them."""
+        """Brokers of which there are reports -> the greatest epoch in them; -1 where none can be
+        read."""
         return self._read(paths.SUSPECTS, _SUSPECT)
+
+    def reporters(self, broker_id: int, epoch: int) -> set[int]:
+        """Who has reported this registration of a broker."""
+        names = self._names(paths.SUSPECTS, _SUSPECT).get(broker_id, ())[:MOST]
+        places = [f"{paths.SUSPECTS}/{name}" for name in names]
+        nodes = self._zookeeper.read_many(places)
+        return {
+            int(place.rpartition("-")[2])
+            for place, node in zip(places, nodes, strict=True)
+            if node is not None and _epoch(place, node.data) == epoch
+        }
 
     def watch(self, callback: Callable[[], None]) -> tuple[Watch, Watch]:
         """Call back when a note comes or goes, until both watches are cancelled."""
@@ -81,19 +97,13 @@ class BrokerNotes:
             self._zookeeper.delete(path)  # of an earlier session: it would end with that one
 
     def _read(self, parent: str, pattern: re.Pattern[str]) -> dict[int, int]:
-        """A note that cannot be read says nothing."""
+        """The greatest epoch of each: a note that cannot be read has -1, which no broker has."""
         found: dict[int, int] = {}
         for broker, names in self._names(parent, pattern).items():
-            for node, name in zip(
-                self._zookeeper.read_many([f"{parent}/{name}" for name in names]),
-                names,
-                strict=True,
-            ):
-                if node is None:
-                    continue
-                path = f"{parent}/{name}"
-                with contextlib.suppress(MalformedNodeError):
-                    epoch = documents.field(path, documents.load(path, node.data), "epoch", int)
+            places = [f"{parent}/{name}" for name in names[:MOST]]
+            for path, node in zip(places, self._zookeeper.read_many(places), strict=True):
+                if node is not None:
+                    epoch = _epoch(path, node.data)
                     found[broker] = max(epoch, found.get(broker, epoch))
         return found
 
@@ -103,3 +113,11 @@ class BrokerNotes:
             if match := pattern.fullmatch(name):
                 found.setdefault(int(match[1]), []).append(name)
         return found
+
+
+def _epoch(path: str, content: bytes) -> int:
+    """-1 where it cannot be read."""
+    try:
+        return documents.field(path, documents.load(path, content), "epoch", int)
+    except MalformedNodeError:
+        return -1

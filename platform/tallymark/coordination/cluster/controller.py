@@ -46,7 +46,7 @@ class ControllerElection:
 
     def __init__(self, zookeeper: ZooKeeper, broker_id: int, now_ms: Callable[[], int]) -> None:
         self._zookeeper = zookeeper
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._now_ms = now_ms
 
     def elect(self) -> Controller:
@@ -80,7 +80,7 @@ class ControllerElection:
                 self._zookeeper.create(paths.CONTROLLER_EPOCH, b"0", parents=True)
             return
         claim = documents.dump(
-            {"version": 1, "brokerid": self._broker_id, "timestamp": str(self._now_ms())}
+            {"version": 1, "brokerid": self.broker_id, "timestamp": str(self._now_ms())}
         )
         following = str(_number(epoch) + 1).encode()
         try:

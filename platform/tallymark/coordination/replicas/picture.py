@@ -78,11 +78,15 @@ class PictureReader:
         suspects: set[int] = set()
         for broker, epoch in reported.items():
             info = live.get(broker)
-            if info is not None and info.epoch == epoch and is_refused(info):
+            if info is not None and info.epoch == epoch >= 0 and is_refused(info):
                 suspects.add(broker)
             else:
                 self._notes.clear(broker)
         return views, frozenset(suspects)
+
+    def forget_reports(self, broker: int) -> None:
+        """Remove what other brokers reported of it."""
+        self._notes.clear(broker)
 
     def _settings(self, names: list[str]) -> Mapping[str, TopicSettings]:
         """Of each topic. One whose node cannot be read is left out: its ISRs could shrink below its

@@ -19,12 +19,14 @@ executed: both partitions are read again before anything is decided about them (
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
 from tallymark.coordination.cluster.brokers import BrokerInfo
 from tallymark.coordination.cluster.controller import Controller
+from tallymark.coordination.cluster.suspicion import Suspicions
 from tallymark.coordination.replicas.picture import PictureReader
 from tallymark.coordination.replicas.writing import Fate, Outcome, ReplicaWriter
 from tallymark.coordination.session.zookeeper import ZooKeeper
@@ -35,8 +37,17 @@ from tallymark.replication.balance import MOST_MOVES, Balancing, preferred_leade
 from tallymark.replication.changes import settled
 from tallymark.replication.election import Tails
 from tallymark.replication.isr_notices import IsrNotices
-from tallymark.replication.model import DEFAULTS, Change, PartitionView, Picture, TopicSettings
+from tallymark.replication.model import (
+    DEFAULTS,
+    Change,
+    ChangeState,
+    PartitionView,
+    Picture,
+    TopicSettings,
+)
 from tallymark.replication.planner import plan
+
+log: Final = logging.getLogger(__name__)
 
 Asking: TypeAlias = Callable[
     [Mapping[TopicPartition, PartitionView], Mapping[TopicPartition, tuple[int, ...]]],
@@ -51,6 +62,8 @@ IsRefused: TypeAlias = Callable[[BrokerInfo], bool]
 PAUSE_MS: Final = 200
 """After changes that were refused, or are unknown."""
 OFF: Final = Balancing(is_on=False)
+SUSPECTS_MS: Final = 1_000
+"""While brokers are suspected they are tried so often: one may listen again."""
 
 
 class Round(NamedTuple):
@@ -88,6 +101,7 @@ class Term:
         # and waits for them until it does.
         self._writer = ReplicaWriter(zookeeper, IsrNotices(every_ms=0))
         self._picture = Picture({}, {}, controller.epoch)
+        self._suspicions = Suspicions()
         self._doubted: set[TopicPartition] = set()
         """What the picture has of these may be wrong: they are read again first."""
         self._balancing = balancing
@@ -107,6 +121,8 @@ class Term:
         self._doubted |= {
             one.change.partition for one in written.outcomes if one.fate is not Fate.DONE
         }
+        states = [change for change in done if isinstance(change, ChangeState)]
+        self._suspicions.written(states, self._picture)
         self._picture = settled(done, self._picture)
         return Round(written.outcomes, written.broken == self._fence, self._wait_ms(len(done)))
 
@@ -123,10 +139,11 @@ class Term:
             whole |= {key[0] for key in self._doubted}
             self._replace(partitions, whole)
             self._refresh(partitions, {key for key in states if key[0] not in whole})
-        brokers, suspects = self._reader.brokers(self._is_refused)
-        self._picture = replace(
-            self._picture, brokers=brokers, suspects=suspects, partitions=partitions
-        )
+        brokers, refused = self._reader.brokers(self._is_refused)
+        picture = replace(self._picture, brokers=brokers, suspects=refused, partitions=partitions)
+        suspects = self._suspicions.standing(picture, self._now_ms())
+        self._report(refused, suspects)
+        self._picture = replace(picture, suspects=suspects)
         self._doubted.clear()
         self._changes.done()
 
@@ -144,6 +161,16 @@ class Term:
             view = partitions.pop(key)
             if key in states:
                 partitions[key] = replace(view, state=states[key])
+
+    def _report(self, refused: Set[int], suspects: Set[int]) -> None:
+        """To the log, and away with the reports of those that live."""
+        for broker in sorted(suspects - self._picture.suspects):
+            log.warning("broker %d refuses connections: its process is taken for gone", broker)
+        for broker in sorted(self._picture.suspects - refused):
+            log.info("broker %d is suspected no more: it answers, or is not registered", broker)
+        for broker in sorted(refused - suspects):
+            log.info("broker %d is not suspected: it refuses connections, and copies", broker)
+            self._reader.forget_reports(broker)
 
     def _decide(self) -> Sequence[Change]:
         wanted = plan(self._picture)
@@ -177,4 +204,6 @@ class Term:
             self._balance_at if self._balancing.is_on else None,
         ]
         times = [one for one in due if one is not None]
-        return max(0, min(times) - self._now_ms()) if times else None
+        waits = [max(0, one - self._now_ms()) for one in times]
+        waits += [SUSPECTS_MS] if self._picture.suspects else []
+        return min(waits, default=None)
