@@ -96,7 +96,7 @@ def test_an_operator_moves_leads_and_stops_all(cluster: ReplicatedCluster, tmp_p
     assert "nope" in str(unknown.exception)
     too_few = run(cluster, "brokers", "drain", str(first), "--replicas", "--yes")
     assert too_few.exit_code == 1
-    assert "2 brokers are to hold them" in str(too_few.exception)
+    assert "3 replicas on 2 brokers" in str(too_few.exception)
     # All at once, each told twice: none waits for what cannot come.
     processes = [broker._process for broker in cluster.brokers.values()]
     for _ in range(2):
