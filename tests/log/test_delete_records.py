@@ -3,6 +3,8 @@ after every kind of crash."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from small_logs import refusal
 
@@ -17,7 +19,7 @@ CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)
 PER_BATCH = 3
 
 
-def batch(first: int, **producer: int) -> bytearray:
+def batch(first: int, **producer: Any) -> bytearray:
     records = [(None, b"value", (), 1000 + first + n) for n in range(PER_BATCH)]
     return bytearray(encode_batch(records, compression="none", **producer))
 

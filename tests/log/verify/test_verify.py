@@ -8,6 +8,7 @@ import tracemalloc
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import crc32c
 import pytest
@@ -46,7 +47,7 @@ FIRST = f"{FOLDER}/{0:020d}"
 CONFIG = LogConfig(segment_bytes=250, index_interval_bytes=100)
 
 
-def batch(first: int, count: int = 2, **producer: int) -> bytearray:
+def batch(first: int, count: int = 2, **producer: Any) -> bytearray:
     records = [(b"k", b"v", (), first + n) for n in range(count)]
     return bytearray(encode_batch(records, compression="none", **producer))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -15,7 +15,7 @@ SMALL: Final = LogConfig(segment_bytes=2000, index_interval_bytes=100, retention
 
 
 def batch(
-    *timestamps: int, size: int = 10, compression: str = "none", **producer: int
+    *timestamps: int, size: int = 10, compression: str = "none", **producer: Any
 ) -> bytearray:
     """A batch with a record of ``size`` bytes at each of the ``timestamps``."""
     records = [(None, b"v" * size, (), timestamp) for timestamp in timestamps]

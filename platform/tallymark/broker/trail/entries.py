@@ -150,10 +150,10 @@ def _leads_before(state: BrokerState, request: Any) -> Iterator[tuple[Any, Any]]
             yield ("partition", f"{name}-{index}"), {"leader": part.leader}
     for each in asked or ():
         held = state.image.topics.get(each.topic)
-        there = () if held is None else held.partitions
         for index in each.partitions:
-            if 0 <= index < len(there):
-                yield ("partition", f"{each.topic}-{index}"), {"leader": there[index].leader}
+            if held is not None and 0 <= index < len(held.partitions):
+                leader = held.partitions[index].leader
+                yield ("partition", f"{each.topic}-{index}"), {"leader": leader}
 
 
 _ELECTIONS: Final = {0: "preferred", 1: "unclean"}

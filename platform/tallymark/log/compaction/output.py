@@ -52,9 +52,8 @@ class CleanedFiles:
         indexes = self._indexes
         # As the last entry the greatest timestamp, as in every finished segment.
         indexes.times.append(indexes.max_timestamp, indexes.max_relative)
-        contents = dict(
-            zip(INDEXES, (indexes.offsets.encode(), indexes.times.encode()), strict=True)
-        )
+        encoded = (indexes.offsets.encode(), indexes.times.encode())
+        contents: dict[str, bytes] = dict(zip(INDEXES, encoded, strict=True))
         if self._aborted or self._files.exists(f"{self._stem}{ABORTED}"):
             contents[ABORTED] = encode_aborted(self._aborted)
         for suffix, content in contents.items():
