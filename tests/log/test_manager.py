@@ -414,3 +414,37 @@ def test_open_logs_hold_no_descriptors(tmp_path: Path) -> None:
     again = LogManager.open(OsFiles(), [tmp_path], CONFIG, broker_id=0, now_ms=0, cluster_id="c")
     assert len(os.listdir("/proc/self/fd")) == before + 1  # the lock
     again.close()
+
+
+def test_a_log_for_which_a_start_had_no_room_is_tried_again() -> None:
+    """The story: a broker was started on a full disk, after a power failure. One log could not be
+    recovered, and stayed closed as damaged when there was room again, until the next start."""
+    files = MemoryFiles()
+    log = open_manager(files).create("orders", 0, ORDERS, 0)
+    log.append(batch(), 0, -1)
+    log.append(batch(), 0, -1)
+    files.lose_unsynced(lambda path, size: min(size, len(batch()) + 20))
+    files.fill(0)
+    again = open_manager(files)
+    assert again.get("orders", 0) is None
+    files.empty()
+    assert again.create("orders", 0, ORDERS, 0).end_offset == 3
+    again.close()
+    assert files.exists("/d/.kafka_cleanshutdown")
+
+
+def test_a_stop_is_not_clean_while_a_log_was_never_verified() -> None:
+    """Its tail would be trusted at the next start."""
+    files = MemoryFiles()
+    log = open_manager(files).create("orders", 0, ORDERS, 0)
+    log.append(batch(), 0, -1)
+    log.append(batch(), 0, -1)
+    files.lose_unsynced(lambda path, size: min(size, len(batch()) + 20))
+    files.fill(0)
+    again = open_manager(files)
+    files.empty()
+    again.close()
+    assert not files.exists("/d/.kafka_cleanshutdown")
+    found = open_manager(files).get("orders", 0)
+    assert found is not None
+    assert (found.end_offset, found.recovered is not None) == (3, True)

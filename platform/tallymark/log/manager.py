@@ -17,6 +17,7 @@ from functools import partial
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.log.config import LogConfig
 from tallymark.log.disk.bounded_files import BoundedFiles
+from tallymark.log.disk.closed_logs import ClosedLogs
 from tallymark.log.disk.data_dir import DataDir
 from tallymark.log.disk.deleted_folders import DeletedFolders
 from tallymark.log.disk.files import Files, noticing_no_room
@@ -48,7 +49,7 @@ class LogManager:
         self._homes: dict[LogKey, DataDir] = {}
         self._topic_ids: dict[LogKey, uuid.UUID] = {}
         self._dead: dict[str, str] = {}
-        self._damaged: dict[LogKey, str] = {}
+        self._closed = ClosedLogs()
         self._checkpoints: dict[DataDir, SharedWrites] = {}
         self.deleted = DeletedFolders(self._files)
         self.high_watermarks = KnownHighWatermarks(self._dirs, self._homes)
@@ -117,21 +118,19 @@ class LogManager:
                     f"{key} is in {self._homes[key].path} and in {home.path}",
                     "remove the older of the two folders",
                 )
+            if (topic_id := read_topic_id(self._files, f"{home.path}/{key}")) is not None:
+                self._topic_ids[key] = topic_id
             try:
                 self._open_log(home, key, clean, points.get(key, 0), now_ms)
-                topic_id = read_topic_id(self._files, f"{home.path}/{key}")
             except KafkaError as error:
                 home.health.check(home.path)
-                self._damaged[key] = str(error)
-                log.error("%s/%s stays closed, it is damaged: %s", home.path, key, error)
+                self._closed.note(home, key, points.get(key, 0), error)
                 continue
-            if topic_id is not None:
-                self._topic_ids[key] = topic_id
             progress.step()
         ends = {key: at.end_offset if (at := self._logs.get(key)) else None for key in found}
         self.high_watermarks.settle(home, ends)
 
-    def _open_log(self, home: DataDir, key: LogKey, clean: bool, point: int, now_ms: int) -> None:
+    def _open_log(self, home: DataDir, key: LogKey, clean: bool, point: int, now_ms: int) -> Log:
         opened = self._logs[key] = Log.open(
             self._files,
             f"{home.path}/{key}",
@@ -145,6 +144,7 @@ class LogManager:
         opened.hold_back(home.high_watermarks.get(key), now_ms)
         opened.save_recovery_points = self._checkpoints[home].wanted
         self._homes[key], home.population = home, home.population + 1
+        return opened
 
     def adopt(self, cluster_id: str) -> None:
         """Write the cluster id into directories that have none. UserError where one belongs to
@@ -217,21 +217,23 @@ class LogManager:
     def create(self, topic: str, partition: int, topic_id: uuid.UUID, now_ms: int) -> Log:
         """The log of the partition: the one that is there, else a new one in the directory with the
         fewest. INCONSISTENT_TOPIC_ID where the one there is of another topic of that name;
-        KAFKA_STORAGE_ERROR where no disk works, or where the log is there and could not be opened.
-        """
+        KAFKA_STORAGE_ERROR where no disk works, or the log that is there cannot be opened."""
         key = LogKey(topic, partition)
         there = self._topic_ids.get(key)
         if there is not None and there != topic_id:
             raise KafkaError(CODES["INCONSISTENT_TOPIC_ID"], f"{key}: {there}, not {topic_id}")
-        found = self._logs.get(key)
-        if found is None:
-            if key in self._damaged:
-                raise KafkaError(CODES["KAFKA_STORAGE_ERROR"], self._damaged[key])
-            found = self._create(key, now_ms)
+        found = self._logs.get(key) or self._reopen(key, now_ms) or self._create(key, now_ms)
         if there is None:
             with guarded(self._homes[key].health, f"create {key}"):
                 write_topic_id(self._files, found.directory, topic_id)
             self._topic_ids[key] = topic_id
+        return found
+
+    def _reopen(self, key: LogKey, now_ms: int) -> Log | None:
+        if (closed := self._closed.to_open(key)) is None:
+            return None
+        found = self._open_log(closed.home, key, False, closed.recovery_point, now_ms)
+        self._closed.opened(key)
         return found
 
     def _create(self, key: LogKey, now_ms: int) -> Log:
@@ -246,8 +248,7 @@ class LogManager:
             with noticing_no_room():
                 self._files.make_dirs(f"{home.path}/{key}")
             self._files.sync_dir(home.path)
-            self._open_log(home, key, True, 0, now_ms)
-        return self._logs[key]
+            return self._open_log(home, key, True, 0, now_ms)
 
     def delete(self, topic: str, partition: int) -> None:
         """:meth:`delete_all` of one, and :meth:`remove_deleted`. Raises KAFKA_STORAGE_ERROR."""
@@ -305,7 +306,7 @@ class LogManager:
     def close(self) -> None:
         """Stop cleanly: flush and close every log, then write the marker of a clean stop into each
         directory without a log that could not be flushed: the next start must verify others."""
-        unclean: set[DataDir] = set()
+        unclean = self._closed.homes()
         for key, each in self._logs.items():
             try:
                 each.close()
