@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tallymark.client import Fetched, FetchSpec, RecordMetadata
 from tallymark.client.producing.stamps import Stamp, encode_stamp
-from tallymark.client.reading.isolation import AbortedTransaction, committed
+from tallymark.client.reading.committed import AbortedTransaction, committed
 from tallymark.errors import (
     CODES,
     ConnectError,

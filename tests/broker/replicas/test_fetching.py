@@ -221,9 +221,10 @@ def test_a_flush_of_another_is_waited_for_before_the_ask() -> None:
         told.extend((topic.partitions[0].fetch_offset, point) for topic in request.topics)
 
     async def work(_: Followers) -> None:
-        await eventually(copying.is_equal)
-        copying.leader.at_fetch = asked
         log = copying.follower.log
+        # Its own flush is over, too.
+        await eventually(lambda: copying.is_equal() and log.recovery_point == log.end_offset)
+        copying.leader.at_fetch = asked
         log.append_leaders(batch(log.end_offset, 0), 0, 0)
         job = log.begin_flush()
         assert job is not None

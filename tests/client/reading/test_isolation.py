@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tallymark.client.reading.committed import AbortedTransaction, committed
 from tallymark.client.reading.fetched import Fetched
-from tallymark.client.reading.isolation import AbortedTransaction, committed, isolation_level
+from tallymark.client.reading.isolation import isolation_level
 from tallymark.errors import CorruptRecordError, UserError
 from tallymark.protocol.records.batch import Batch, BatchBuilder, split_batches
 

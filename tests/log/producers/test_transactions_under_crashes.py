@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tallymark.client.reading.isolation import AbortedTransaction, committed
+from tallymark.client.reading.committed import AbortedTransaction, committed
 from tallymark.log import Log, LogConfig
 from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.protocol.records.markers import Marker

@@ -8,8 +8,8 @@ from typing import Final
 from uuid import UUID
 
 from tallymark.client.core.metadata import Metadata
+from tallymark.client.reading.committed import AbortedTransaction, committed
 from tallymark.client.reading.fetched import Fetched, FetchSpec
-from tallymark.client.reading.isolation import AbortedTransaction, committed
 from tallymark.errors import (
     CODES,
     BatchCutError,
