@@ -27,7 +27,7 @@ FOUND: Final = {
     "broker_epoch_at_the_fetch": Found(
         115, "every_isr_member_has_the_committed", ("kill", "slow", "wipe")
     ),
-    "broker_epoch_at_the_join": Found(0, "fenced_writes_nothing", ("kill", "slow", "power")),
+    "broker_epoch_at_the_join": Found(80, "fenced_writes_nothing", ("kill", "slow", "power")),
     "assigned_at_the_join": Found(
         35, "isr_within_replicas_and_not_below_min", ("reassign", "cancel", "slow")
     ),

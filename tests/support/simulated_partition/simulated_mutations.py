@@ -67,13 +67,15 @@ def broker_epoch_at_the_fetch(patch: pytest.MonkeyPatch) -> None:
 
 
 def broker_epoch_at_the_join(patch: pytest.MonkeyPatch) -> None:
-    """A broker enters the ISR though it has started again since it was seen to be in sync."""
+    """A broker enters the ISR though it has started again since it was seen to be in sync, and
+    need not have fetched since."""
 
     def stale(nodes: Nodes, change: Change) -> dict[int, int]:
         joining = change.joining if isinstance(change, ChangeState) else {}
         replicas = nodes.topic.assignment.replicas
         return {one: epoch for one, epoch in joining.items() if one not in replicas}
 
+    patch.setattr(Progress, "has_to_fetch", False)
     patch.setattr(Nodes, "stale", stale)
 
 

@@ -326,11 +326,11 @@ class Fetcher:
 
     async def _pause(self, milliseconds: int) -> None:
         """Until the time is over, or something has changed."""
-        waiting = asyncio.create_task(self._changed.wait())
+        timer = asyncio.get_running_loop().call_later(milliseconds / 1000, self._changed.set)
         try:
-            await asyncio.wait((waiting,), timeout=milliseconds / 1000)
+            await self._changed.wait()
         finally:
-            waiting.cancel()
+            timer.cancel()
 
     async def _close(self) -> None:
         connection, self._connection = self._connection, None
