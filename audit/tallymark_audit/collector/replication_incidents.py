@@ -2,8 +2,8 @@
 in the topic ``_tallymark_incidents`` (drawn in :mod:`tallymark.broker.replicas.incidents`).
 
 The topic is small and read from its start by each collector that comes into charge; what the store
-has already is not added again. Whoever may write to the topic may report anything, so what does not
-look like a report is left out, and its texts are bounded.
+has already is not added again. A client that may write to the topic can send anything, so what does
+not look like a report is left out, and its texts are bounded.
 """
 
 from __future__ import annotations

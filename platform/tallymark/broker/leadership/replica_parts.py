@@ -57,7 +57,7 @@ class ReplicaParts:
         self.leads = Leads(me, cluster, clock_ms, settings.replica_lag_time_max_ms, metrics)
         self._me, self._now_ms, self._metrics = me, now_ms, metrics
         self.report: Callable[[ReplicationIncident], object] = lambda _: None
-        """Takes what nobody would know otherwise; returns at once."""
+        """Reports an unclean election, or a cut of committed records. Returns at once."""
         self.unclean = set[tuple[UUID, int]]()
         """(topic id, number) of partitions that have had an unclean election: which of their
         records were committed is not known."""
