@@ -72,7 +72,7 @@ def gaps(brokers: Cluster, faults: Sequence[str], rounds: int) -> dict[str, list
 
 def _gap(brokers: Cluster, prober: Prober, fault: str) -> float:
     harm, mend = FAULTS[fault]
-    _wait(lambda: len(prober.in_sync()) == 3, "the ISR is not whole")
+    _wait(lambda: len(prober.in_sync()) == 3 and bool(prober.acknowledged), "the ISR is not whole")
     victim, began = brokers.brokers[prober.leader()], time.monotonic()
     harm(victim)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from support.replicated import Cluster
@@ -20,6 +21,7 @@ from tallymark.protocol.messages import (
     ProduceRequestPartition,
     ProduceRequestTopic,
 )
+from tallymark.protocol.messages.k03_metadata import MetadataResponsePartition
 from tallymark.protocol.records.batch import encode_batch
 from tallymark.testing.wire import WireClient
 
@@ -48,19 +50,17 @@ class Prober(threading.Thread):
     def leader(self) -> int:
         """The broker that leads the topic's partition."""
         while True:
-            for address in self._addresses:
-                try:
-                    with WireClient(address, timeout=_ANSWER_SECONDS) as wire:
-                        asked = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)])
-                        found = wire.ask(asked, 12).topics[0].partitions
-                except (OSError, AssertionError):
-                    continue
-                if found and found[0].leader_id > 0:
-                    return found[0].leader_id
+            for found in self._described():
+                if found.leader_id > 0:
+                    return found.leader_id
             time.sleep(_PAUSE_SECONDS)
 
     def in_sync(self) -> set[int]:
         """The ISR as the brokers know it; empty where none answers."""
+        return next((set(found.isr_nodes) for found in self._described()), set())
+
+    def _described(self) -> Iterator[MetadataResponsePartition]:
+        """The partition as each broker that answers describes it."""
         for address in self._addresses:
             try:
                 with WireClient(address, timeout=_ANSWER_SECONDS) as wire:
@@ -69,8 +69,7 @@ class Prober(threading.Thread):
             except (OSError, AssertionError):
                 continue
             if found:
-                return set(found[0].isr_nodes)
-        return set()
+                yield found[0]
 
     def _leader(self) -> str:
         return self._by_id[self.leader()]
