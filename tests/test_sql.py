@@ -71,6 +71,43 @@ def test_readers_go_on_beside_a_writer_and_writers_queue(
     engine.dispose()
 
 
+def test_a_file_that_is_moved_away_is_an_error_until_it_is_back(tmp_path: Path) -> None:
+    """An operator moved the store of an audit to another disk. Connections that were open went on
+    with the moved file, new ones made an empty file in its place: half of the pages said "no such
+    table", the other half showed an old state as that of now."""
+    path, away = tmp_path / "new.db", tmp_path / "away.db"
+    engine = open_engine(f"sqlite:///{path}", synchronous="NORMAL")
+    with engine.begin() as writing:
+        writing.execute(text("CREATE TABLE t (n INTEGER)"))
+    path.rename(away)
+    for _ in range(2):  # with the connection that was open, and with a new one
+        with pytest.raises(OperationalError, match=r"new\.db is gone"), engine.connect():
+            pass
+    assert not path.exists()
+    away.rename(path)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT n FROM t")).all() == []
+    engine.dispose()
+
+
+def test_a_file_that_is_put_in_its_place_is_opened(tmp_path: Path) -> None:
+    """A backup was put back while the dashboards ran: they showed the old file until they were
+    restarted."""
+    path, backup = tmp_path / "new.db", tmp_path / "backup.db"
+    for number, file in enumerate((path, backup)):
+        made = sqlite3.connect(file)
+        made.execute("CREATE TABLE t AS SELECT ? AS n", (number,)).close()
+        made.commit()
+        made.close()
+    engine = open_engine(f"sqlite:///{path}", synchronous="NORMAL")
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT n FROM t")) == 0
+    backup.replace(path)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT n FROM t")) == 1
+    engine.dispose()
+
+
 def test_who_only_publishes_loads_no_database() -> None:
     script = (
         "import sys, tallymark; from tallymark import Producer; print('sqlalchemy' in sys.modules)"

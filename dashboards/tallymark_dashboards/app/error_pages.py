@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from fastapi import FastAPI, Request
 from fastapi.exception_handlers import (
@@ -16,15 +16,18 @@ from starlette.exceptions import HTTPException
 
 from tallymark.clock import now_ms
 from tallymark.net.web.refusal import wants_page
+from tallymark_audit.model.time_format import utc
 from tallymark_dashboards.app.middleware import HEADERS
+from tallymark_dashboards.frame.age import MOST_SAID, why_away
 from tallymark_dashboards.frame.missing import Near, missing, nearest
+from tallymark_dashboards.frame.navigation import ORDER
 from tallymark_dashboards.frame.page import Page
-from tallymark_dashboards.frame.registry import PAGES
+from tallymark_dashboards.frame.registry import PAGES, page_at
 from tallymark_dashboards.frame.rendering import composed, document, fragment
-from tallymark_dashboards.frame.requests import context_of, links_of, user_of
+from tallymark_dashboards.frame.requests import context_of, links_of, prefix_of, user_of
 from tallymark_dashboards.frame.time_range import time_range
+from tallymark_dashboards.live.renderings import Renderings
 
-MOST_SAID = 300
 PROGRAMS = ("/api/", "/fragment/", "/static/", "/live")
 """Errors below these are JSON, also for a browser."""
 
@@ -42,13 +45,28 @@ async def _store_is_away(request: Request, error: Exception) -> Response:
     retry = {"Retry-After": "2"}
     if not _for_a_person(request):
         return JSONResponse({"detail": text}, 503, retry)
-    return error_page(request, _failed(503, "Not just now", text), retry)
+    return error_page(
+        request, _failed(503, "Not just now", text, _shown_all_the_same(request)), retry
+    )
 
 
-def why_away(error: Exception) -> str:
-    """A sentence about a store that cannot be read, with what its driver says."""
-    cause = getattr(error, "orig", None) or error
-    return f"the audit store cannot be read now: {str(cause)[:MOST_SAID]}"
+def _shown_all_the_same(request: Request) -> list[Near]:
+    """What a person can look at while the store is away: this page as it was shown before, with
+    other values; and the pages of brokers and the registry."""
+    asked = page_at(request.url.path)
+    renderings: Renderings = request.app.state.renderings
+    near: list[Near] = []
+    if asked is not None:
+        what = asked.nav if asked.name in ORDER else asked.name.capitalize()
+        for query, at in renderings.kept_at(asked.path, user_of(request), prefix_of(request)):
+            text = f"{what} as of {utc(at)} ({_said(query) or 'no filter'})"
+            near.append(Near(text, asked.name, dict(query)))
+    pages = (PAGES[name] for name in ORDER if name in PAGES)
+    return near + [Near(one.nav, one.name) for one in pages if not one.needs_store]
+
+
+def _said(query: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in query)[:MOST_SAID]
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
@@ -56,7 +74,7 @@ async def _unexpected(request: Request, error: Exception) -> Response:
     if not _for_a_person(request):
         return JSONResponse({"detail": "internal error"}, 500, HEADERS)
     hint = "The log of the dashboards says why. The command line shows the same: tallymark audit."
-    page = _failed(500, "This page could not be made", type(error).__name__, hint)
+    page = _failed(500, "This page could not be made", type(error).__name__, hint=hint)
     return error_page(request, page, HEADERS)
 
 
@@ -94,9 +112,9 @@ def _unknown_path(request: Request) -> Page:
     return missing("page", asked, near)
 
 
-def _failed(status: int, title: str, text: str, hint: str = "") -> Page:
+def _failed(status: int, title: str, text: str, near: Sequence[Near] = (), hint: str = "") -> Page:
     said = f"{text[:1].upper()}{text[1:].rstrip('.')}."
-    values = {"title": title, "said": said, "hint": hint}
+    values = {"title": title, "said": said, "near": near, "hint": hint}
     return Page(title, "pages/failed.html", values, tone="warn", status=status)
 
 

@@ -35,19 +35,33 @@ class Paging(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a page function gets. ``connection`` is one snapshot of the store. ``query``: as it
-    came, bounded by :func:`bounded`. ``now``: ms. ``age``: how old the audit is; every page
-    shows it where that is too old. ``notes``: what was taken instead of what the
-    query says; each is shown once on the page."""
+    """What a page function gets. ``reading`` is one snapshot of the store; None on pages that need
+    no store. ``query``: as it came, bounded by :func:`bounded`. ``now``: ms. ``age_known``: how old
+    the audit is; every page shows it where that is too old. ``notes``: what was taken instead of
+    what the query says; each is shown once on the page. ``away``: why the store cannot be read
+    now."""
 
     context: Context
-    connection: Connection
+    reading: Connection | None
     now: int
     query: Mapping[str, str]
     user: User
     range: TimeRange
-    age: AuditAge
+    age_known: AuditAge | None
     notes: list[str] = field(default_factory=list[str])
+    away: str = ""
+
+    @property
+    def connection(self) -> Connection:
+        """The snapshot of the store, on a page that needs it."""
+        assert self.reading is not None, "the page is registered with needs_store=False"
+        return self.reading
+
+    @property
+    def age(self) -> AuditAge:
+        """How old the audit is, on a page that needs the store."""
+        assert self.age_known is not None, "the page is registered with needs_store=False"
+        return self.age_known
 
     def text(self, name: str, default: str = "") -> str:
         """A value without the spaces around it."""

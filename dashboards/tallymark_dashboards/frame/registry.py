@@ -21,7 +21,8 @@ class PageEntry:
     """One page. ``path``: its address below the prefix. ``name``: what links call it. ``nav``: the
     entry of the navigation bar that is its own, or that it belongs to. ``live``: whether its
     fragment may be pushed. ``ranged``: whether the time range is chosen on it. ``asks``: it waits
-    for a broker, so no other request waits for its rendering, and it is not kept."""
+    for a broker, so no other request waits for its rendering, and it is not kept. ``needs_store``:
+    False where the page is of brokers or the registry; it is shown while the store is away, too."""
 
     path: str
     name: str
@@ -30,6 +31,7 @@ class PageEntry:
     ranged: bool
     function: PageFunction
     asks: bool = False
+    needs_store: bool = True
 
 
 PAGES: Final[dict[str, PageEntry]] = {}
@@ -44,16 +46,23 @@ def page(
     live: bool = False,
     ranged: bool = True,
     asks: bool = False,
+    needs_store: bool = True,
 ) -> Callable[[PageFunction], PageFunction]:
     """Register a page. ValueError: another one has its name or its path."""
 
     def register(function: PageFunction) -> PageFunction:
         if name in PAGES or any(one.path == path for one in PAGES.values()):
             raise ValueError(f"there are two pages {name!r} or two at {path}")
-        PAGES[name] = PageEntry(path, name, nav, live, ranged, function, asks)
+        PAGES[name] = PageEntry(path, name, nav, live, ranged, function, asks, needs_store)
         return function
 
     return register
+
+
+def needs_store(path: str) -> bool:
+    """Whether the page of that path cannot be made while the store is away."""
+    found = page_at(path)
+    return found is None or found.needs_store
 
 
 def page_at(path: str) -> PageEntry | None:

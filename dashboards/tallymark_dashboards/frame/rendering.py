@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tallymark_audit.model.time_format import utc
@@ -75,14 +75,27 @@ def compose(
     asked, notes = bounded(query)
     span, more = time_range(asked, now)  # a page that has none keeps it for those it leads to
     notes.extend(more if entry.ranged else ())
-    with context.store.read() as connection:
-        age = context.ages.at(connection, now)
-        ask = Ask(context, connection, now, asked, user, span, age, notes)
-        page = entry.function(ask)
+    if entry.needs_store:
+        with context.store.read() as connection:
+            age = context.ages.at(connection, now)
+            ask = Ask(context, connection, now, asked, user, span, age, notes)
+            page = entry.function(ask)
+    else:
+        known, away = context.ages.if_known(context.store, now)
+        ask = Ask(context, None, now, asked, user, span, known, notes, away)
+        page = _without_store(entry.function(ask), away)
     below = context.prefix if prefix is None else prefix
     links = Links(below, context.static, path, asked, span.query)
     told = tuple(dict.fromkeys(ask.notes))
-    return composed(context, page, links, span, user, entry, told, age)
+    return composed(context, page, links, span, user, entry, told, ask.age_known)
+
+
+def _without_store(page: Page, away: str) -> Page:
+    """A page of brokers or the registry, while the store is ``away``: it says so."""
+    if not away:
+        return page
+    tone: Tone = "bad" if page.tone == "bad" else "warn"
+    return replace(page, tone=tone, values={**page.values, "away": away})
 
 
 def composed(

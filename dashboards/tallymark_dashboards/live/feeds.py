@@ -18,7 +18,7 @@ Times are seconds of a clock that never goes back; costs are seconds of a proces
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -200,10 +200,13 @@ class Feeds:
         if feed is not None:
             feed.away, feed.rendered_at = reason, now
 
-    def all_failed(self, reason: str, now: float) -> None:
-        """The store cannot be read at all."""
+    def all_failed(
+        self, reason: str, now: float, needs_store: Callable[[str], bool] = lambda path: True
+    ) -> None:
+        """The store cannot be read at all: no page can be rendered of those whose path needs it."""
         for address in self._feeds:
-            self.failed(address, reason, now)
+            if needs_store(address.path):
+                self.failed(address, reason, now)
 
     def waiting(self, now: float) -> Iterator[Viewer]:
         """The viewers for which there is an event."""

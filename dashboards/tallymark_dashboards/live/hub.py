@@ -14,12 +14,15 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark.net.limits.log_rate import LogRate
+from tallymark_dashboards.frame.registry import needs_store
 from tallymark_dashboards.live import wire
 from tallymark_dashboards.live.feeds import Address, Feeds, Fragment, Viewer
 
 log: Final = logging.getLogger(__name__)
 POLL_S: Final = 1.0
 """Between two looks at the store."""
+AWAY: Final = "away"
+"""The marker of a store that cannot be read."""
 SOON_S: Final = 0.05
 """A viewer that has just come waits no longer for the next look."""
 
@@ -116,12 +119,13 @@ class Hub:
         try:
             marker = await asyncio.to_thread(self._marker)
         except Exception as error:
-            self._feeds.all_failed(self._reason(error), self._clock())
-        else:
-            for address in self._feeds.due(marker, self._clock()):
-                await self._render_one(address, marker)
-                if self._stopping.is_set():
-                    return
+            marker = AWAY
+            self._feeds.all_failed(self._reason(error), self._clock(), needs_store)
+            self._wake()
+        for address in self._feeds.due(marker, self._clock()):
+            await self._render_one(address, marker)
+            if self._stopping.is_set():
+                return
         self._wake()
 
     async def _render_one(self, address: Address, marker: str) -> None:

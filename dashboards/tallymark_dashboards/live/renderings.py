@@ -22,7 +22,7 @@ from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.reading.marker import StoreVersion, store_marker
 from tallymark_dashboards.access.user import User
 from tallymark_dashboards.frame.context import Context
-from tallymark_dashboards.frame.registry import page_at
+from tallymark_dashboards.frame.registry import needs_store, page_at
 from tallymark_dashboards.frame.rendering import Composed, Rendered, compose, fragment
 from tallymark_dashboards.live import wire
 from tallymark_dashboards.live.feeds import Address, Fragment
@@ -33,6 +33,8 @@ MOST: Final = 100
 """Pages of which the last rendering is kept."""
 LARGEST: Final = 1_000_000
 """Characters of a fragment that is kept."""
+MOST_NAMED: Final = 5
+"""Addresses that are offered instead of a page that was never made."""
 _LOCKS: Final = 16
 
 
@@ -111,13 +113,26 @@ class Renderings:
                 self._packed.put(address, packed)
             return packed
 
+    def kept_at(
+        self, path: str, user: User, prefix: str | None = None
+    ) -> list[tuple[tuple[tuple[str, str], ...], int]]:
+        """The queries with which the page at ``path`` was made for this user, and when (ms), the
+        newest first; at most :data:`MOST_NAMED`."""
+        mine = Address.of(path, (), user, prefix)
+        found = [
+            (address.query, kept.at_ms)
+            for address, kept in self._kept.items()
+            if address._replace(query=()) == mine
+        ]
+        return sorted(found, key=lambda one: -one[1])[:MOST_NAMED]
+
     def close(self) -> None:
         """Give the connection back. Idempotent."""
         self._version.close()
 
     def _made(self, address: Address, asked: float) -> PageShown:
         """A rendering that is not older than a request that came at ``asked`` (by the clock)."""
-        version = f"{self._version.read()}/{self._context.snapshots.version}"
+        version = f"{self._store_version(address.path)}/{self._context.snapshots.version}"
         kept = self._kept.get(address)
         same = kept is not None and kept.version == version and self._clock() - kept.at < SAME_S
         if kept is not None and (same or kept.at > asked):
@@ -127,6 +142,14 @@ class Renderings:
         if len(new.rendered.html) <= LARGEST:
             self._kept.put(address, _Kept(new.composed, new.rendered, version, began, new.at))
         return new
+
+    def _store_version(self, path: str) -> str:
+        try:
+            return self._version.read()
+        except SQLAlchemyError:
+            if needs_store(path):
+                raise
+            return "away"
 
     def _new(self, address: Address) -> PageShown:
         self.made += 1
@@ -166,6 +189,10 @@ class _Newest(Generic[_Key, _Value]):
             if key in self._values:
                 self._values.move_to_end(key)
             return self._values.get(key)
+
+    def items(self) -> list[tuple[_Key, _Value]]:
+        with self._lock:
+            return list(self._values.items())
 
     def put(self, key: _Key, value: _Value) -> None:
         with self._lock:

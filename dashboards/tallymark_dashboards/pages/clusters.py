@@ -3,9 +3,11 @@ completeness of the edges from the store."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from tallymark_audit.model.cells import LAKE, Edge
 from tallymark_audit.model.edges import PRODUCER, derive_edges
@@ -15,10 +17,10 @@ from tallymark_dashboards.frame.page import Page
 from tallymark_dashboards.frame.registry import page
 from tallymark_dashboards.snapshots.cluster_counts import BadPartition, ClusterCounts, counts_of
 from tallymark_dashboards.snapshots.shapes import ClusterState
+from tallymark_dashboards.view.clusters.edge_rows import EdgeRow, arrows, drawn_rows, edge_row
 from tallymark_dashboards.view.clusters.stale import stale_parts
-from tallymark_dashboards.view.clusters.topology import Arrow, Node, drawing
+from tallymark_dashboards.view.clusters.topology import Node, drawing
 from tallymark_dashboards.view.marks import Tone
-from tallymark_dashboards.view.numbers import share
 
 BAD_PARTITIONS: Final = 100
 """Partitions of a cluster that are named."""
@@ -35,29 +37,16 @@ class ClusterRow:
     away: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeRow:
-    """An edge with what is known of it; ``complete`` is a text like "99.99 %", or "unknown": where
-    windows could not be judged, nothing is 100 %."""
-
-    edge: Edge
-    facts: HopFacts
-    complete: str
-    tone: Tone
-    symbol: str
-    said: str
-
-
-@page("/clusters", name="clusters", nav="Clusters", live=True)
+@page("/clusters", name="clusters", nav="Clusters", live=True, needs_store=False)
 def clusters(ask: Ask) -> Page:
     """All clusters, what leads from one to the other, and which partitions are in danger."""
     deployment = ask.context.deployment
     states = ask.context.snapshots.clusters
     rows = [_cluster(one) for one in states]
     edges = derive_edges(deployment)
-    facts = hop_facts(ask.connection, edges, ask.range.start, ask.range.end)
-    hops = [_edge(one, facts[one.name]) for one in edges]
-    drawn = [one for one in hops if one.edge.kind != "consumer" and not _idle(one)]
+    facts = _facts(ask, edges)
+    hops = [edge_row(one, facts[one.name] if facts else None) for one in edges]
+    drawn = drawn_rows(hops)
     lakes = LAKE if any(one.edge.downstream == LAKE for one in hops) else ""
     stale = [
         one
@@ -72,13 +61,25 @@ def clusters(ask: Ask) -> Page:
     values = {
         "rows": rows,
         "hops": hops,
+        "edges_known": facts is not None,
         "drawing": drawing(
-            _nodes(rows, drawn, lakes), _arrows(drawn), "Clusters and the edges between them"
+            _nodes(rows, drawn, lakes), arrows(drawn), "Clusters and the edges between them"
         ),
         "stale": stale,
         "without": without,
     }
     return Page("Clusters", "pages/clusters.html", values, tone, without + lost)
+
+
+def _facts(ask: Ask, edges: Sequence[Edge]) -> Mapping[str, HopFacts] | None:
+    """What the audit knows of the edges; None: its store cannot be read."""
+    if ask.away:
+        return None
+    try:
+        with ask.context.store.read() as connection:
+            return hop_facts(connection, edges, ask.range.start, ask.range.end)
+    except SQLAlchemyError:
+        return None
 
 
 def _cluster(state: ClusterState) -> ClusterRow:
@@ -87,35 +88,6 @@ def _cluster(state: ClusterState) -> ClusterRow:
     unsure = away or counts.topics is None
     tone: Tone = "bad" if counts.leaderless else "warn" if counts.under_replicated or unsure else ""
     return ClusterRow(state, counts, counts.bad[:BAD_PARTITIONS], tone, away)
-
-
-def _edge(edge: Edge, facts: HopFacts) -> EdgeRow:
-    sums = facts.sums
-    decided = sums.claimed - sums.pending
-    complete = share(decided - sums.missing, decided)
-    tone: Tone
-    if sums.missing or sums.duplicates:
-        said = [f"{sums.missing:,} missing"] if sums.missing else []
-        said += [f"{sums.duplicates:,} duplicated"] if sums.duplicates else []
-        tone, text = "bad", ", ".join(said)
-        symbol = "±" if len(said) > 1 else "−" if sums.missing else "+"
-    elif sums.bad or sums.unclaimed:
-        tone, symbol, text = "warn", "!", f"{sums.unclaimed:,} unclaimed"
-        if not sums.unclaimed:
-            windows = "window" if sums.bad == 1 else "windows"
-            symbol, text, complete = "?", f"{sums.bad:,} {windows} unknown", "unknown"
-    elif not sums.windows:
-        tone, symbol, text = "wait", "∅", "nothing judged"
-    else:
-        tone, symbol, text = "good", "✓", "complete"
-    if facts.behind:
-        text += f", {facts.behind:,} behind"
-    return EdgeRow(edge, facts, complete, tone, symbol, text)
-
-
-def _idle(one: EdgeRow) -> bool:
-    """The producers' edge of a mirror's target, which usually has none."""
-    return one.edge.implied and not one.facts.sums.windows
 
 
 def _nodes(rows: Sequence[ClusterRow], drawn: Sequence[EdgeRow], lake: str) -> list[Node]:
@@ -137,16 +109,3 @@ def _nodes(rows: Sequence[ClusterRow], drawn: Sequence[EdgeRow], lake: str) -> l
             text, symbol = f"{many} broker{'s' if many != 1 else ''}", "✓"
         found.append(Node(row.state.name, text, row.tone or "good", symbol))
     return [*found, Node(lake, "tables of the load job")] if lake else found
-
-
-def _arrows(drawn: Sequence[EdgeRow]) -> list[Arrow]:
-    return [
-        Arrow(
-            one.edge.name,
-            one.edge.upstream,
-            one.edge.downstream,
-            f"{one.symbol} {one.said}",
-            one.tone,
-        )
-        for one in drawn
-    ]

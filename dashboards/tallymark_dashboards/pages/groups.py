@@ -38,7 +38,7 @@ class GroupRow:
     course: str
 
 
-@page("/groups", name="groups", nav="Consumer groups", live=True, ranged=False)
+@page("/groups", name="groups", nav="Consumer groups", live=True, ranged=False, needs_store=False)
 def groups(ask: Ask) -> Page:
     """Every group of every cluster, the worst first."""
     snapshots = ask.context.snapshots
@@ -86,7 +86,7 @@ def groups(ask: Ask) -> Page:
     return Page("Consumer groups", "pages/groups.html", values, tone, stopped)
 
 
-@page("/group", name="group", nav="Consumer groups", live=True, ranged=False)
+@page("/group", name="group", nav="Consumer groups", live=True, ranged=False, needs_store=False)
 def group(ask: Ask) -> Page:
     """One group: its partitions and its members."""
     snapshots = ask.context.snapshots

@@ -50,7 +50,7 @@ class MessageRow:
     window: int
 
 
-@page("/messages", name="messages", nav="Messages", ranged=False, asks=True)
+@page("/messages", name="messages", nav="Messages", ranged=False, asks=True, needs_store=False)
 def messages(ask: Ask) -> Page:
     """Peek at messages by offset or time; the last ones otherwise."""
     states = ask.context.snapshots.clusters

@@ -39,7 +39,7 @@ class VersionRow:
     check: Check
 
 
-@page("/schemas", name="schemas", nav="Schemas", live=True, ranged=False)
+@page("/schemas", name="schemas", nav="Schemas", live=True, ranged=False, needs_store=False)
 def schemas(ask: Ask) -> Page:
     """All subjects, by name."""
     registry = ask.context.snapshots.registry
@@ -60,7 +60,7 @@ def schemas(ask: Ask) -> Page:
     return Page("Schemas", "pages/schemas.html", values, "warn" if values["stale"] else "")
 
 
-@page("/schema", name="schema", nav="Schemas", ranged=False)
+@page("/schema", name="schema", nav="Schemas", ranged=False, needs_store=False)
 def schema(ask: Ask) -> Page:
     """One subject: its versions, the text of one, and what differs from another."""
     registry = ask.context.snapshots.registry

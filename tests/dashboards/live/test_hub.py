@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 from tallymark_dashboards.live import wire
 from tallymark_dashboards.live.feeds import Address, Feeds, Fragment, TooManyViewersError
 from tallymark_dashboards.live.hub import Hub
+from tallymark_dashboards.pages import load_pages
 
 HERE = Address("/")
 
@@ -24,17 +25,20 @@ class Store:
     def __init__(self) -> None:
         self.marker, self.html = "m0", "<p>one</p>"
         self.fails: Exception | None = None
+        self.away: Exception | None = None
         self.looks = 0
 
     def now(self) -> str:
         self.looks += 1
-        if self.fails is not None:
-            raise self.fails
+        if self.fails is not None or self.away is not None:
+            raise self.fails or self.away or AssertionError
         return self.marker
 
     def render(self, address: Address) -> Fragment:
         if self.fails is not None:
             raise self.fails
+        if self.away is not None and address == HERE:
+            raise self.away
         return wire.fragment(self.html, self.html, address.path, "", 0)
 
     def change(self, html: str) -> None:
@@ -116,6 +120,23 @@ def test_a_store_that_fails_and_comes_back() -> None:
         assert (await reader.event())[0] == "beat"
         store.change("<p>two</p>")
         assert (await reader.event())[1]["html"] == "<p>two</p>"
+
+    running(scenario)
+
+
+def test_a_page_that_needs_no_store_goes_on_while_it_is_away() -> None:
+    """The store's disk was gone: the open page of consumer groups stood still with it."""
+    load_pages()
+
+    async def scenario(hub: Hub, store: Store) -> None:
+        groups, overview = Reader(hub, address=Address("/groups")), Reader(hub)
+        for reader in (groups, overview):
+            assert (await reader.event())[0] == "page"
+        store.away = OperationalError("select", {}, OSError("the disk is gone"))
+        store.html = "<p>groups, and that the store is away</p>"
+        name, said = await groups.event()
+        assert (name, said["html"]) == ("page", store.html)
+        assert (await overview.event())[0] == "stale"
 
     running(scenario)
 
