@@ -21,6 +21,7 @@ from tallymark.protocol.frames import encode_response
 from tallymark.protocol.messages import (
     FetchRequest,
     FetchResponse,
+    FetchResponseAbortedTransaction,
     FetchResponseEpochEndOffset,
     FetchResponseLeader,
     FetchResponsePartition,
@@ -195,6 +196,7 @@ def test_produce_answers_are_written_alike(version: int, topics: Any, throttle: 
                 INT64,
                 st.binary(max_size=200),
                 st.just(b"\0"),
+                st.lists(st.tuples(INT64, INT64), max_size=3),
             ),
             max_size=3,
         ),
@@ -222,7 +224,11 @@ def test_fetch_answers_are_written_alike(version: int, topics: Any, committed: b
                         high_watermark=each.high_watermark,
                         last_stable_offset=each.last_stable_offset,
                         log_start_offset=each.log_start_offset,
-                        aborted_transactions=() if committed else None,
+                        aborted_transactions=[
+                            FetchResponseAbortedTransaction(*aborted) for aborted in each.aborted
+                        ]
+                        if committed
+                        else None,
                         records=each.records,
                     )
                     for each in partitions

@@ -22,7 +22,7 @@ from tallymark.log.producers.recovery import load_producers
 from tallymark.log.producers.snapshot import ProducerSnapshots
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.reading import ReadableLog
-from tallymark.log.segments.segment import Segment
+from tallymark.log.segments.segment import ColdSegmentError, Segment
 from tallymark.log.upkeep.deletion import DeletionJob, ExpiredSegments
 from tallymark.log.upkeep.flush import DiskTurn
 
@@ -218,11 +218,22 @@ class ShrinkingLog(ReadableLog):
                     self._snapshots, self._segments, now_ms, high_watermark=high_watermark
                 ).transactions
 
-    def aborted(self, offset: int, until: int) -> list[Aborted]:
+    def aborted(self, offset: int, until: int, *, wait: bool = True) -> list[Aborted]:
         """The aborted transactions that have records from ``offset`` to below ``until``, the last
-        stable offset at most. Any thread may call it."""
+        stable offset at most. Any thread may call it. Without ``wait`` ColdSegmentError where an
+        index would have to be loaded: see :meth:`warm_aborted`."""
         bases = [each.base_offset for each in self._segments.from_offset(offset)]
-        return self._aborted.before(bases, offset, until)
+        if not wait and not self._aborted.is_loaded(bases):
+            raise ColdSegmentError(self.name)
+        with guarded(self._health, f"read the aborted transactions of {self.name}"):
+            return self._aborted.before(bases, offset, until)
+
+    def warm_aborted(self, offset: int) -> None:
+        """Load what :meth:`aborted` needs for records from ``offset`` on. Any thread may call
+        it."""
+        with guarded(self._health, f"read the aborted transactions of {self.name}"):
+            for each in self._segments.from_offset(offset):
+                self._aborted.of(each.base_offset)
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget idempotent producers that were idle too long. Returns how many."""

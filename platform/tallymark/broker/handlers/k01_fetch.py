@@ -2,8 +2,8 @@
 
 Served 4-16.
 
-* v4 isolation levels; with no transactions the last stable offset is the high watermark, and no
-  transaction was aborted
+* v4 isolation levels (KIP-98): a reader of committed records gets those below the last stable
+  offset, and with them the transactions that were aborted
 * v5 the log start offset
 * v7 fetch sessions (KIP-227): :mod:`tallymark.broker.fetch_sessions`
 * v9 leader epochs fence stale readers (KIP-320)
@@ -17,8 +17,9 @@ Served 4-16.
 * v16 the new leader's address (KIP-951)
 
 Kept: READ on the topic is required, of a follower CLUSTER_ACTION on the cluster. Consumers read
-below the high watermark; between it and the end of the log a fetch waits. A long poll is parked
-without cost and woken by appends. Whole batches are returned, from the one with the offset on; the
+below the high watermark, those of committed records below the last stable offset; between it and
+the end of the log a fetch waits. A long poll is parked without cost and woken by appends, one for
+committed records by moves of the last stable offset. Whole batches are returned, from the one with the offset on; the
 first batch of an answer is returned even if it is larger than the limit (KIP-74). Large pieces are
 sent as slices of the segment file.
 """
@@ -32,8 +33,9 @@ from secrets import randbelow
 from typing import Final, TypeAlias
 
 from tallymark.broker.fetch_sessions import FetchSession, ReplicaSession, grouped
-from tallymark.broker.partitions.lead import Lead
+from tallymark.broker.partitions.lead import READ_COMMITTED, Lead
 from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.partitions.stable_readers import StableReaders
 from tallymark.broker.requests.cluster_action import require_cluster_action
 from tallymark.broker.requests.fetch_follower import FIRST_VERSION, FollowerAsk, FollowerRound
 from tallymark.broker.requests.fetch_near import NearRound, with_followed
@@ -54,7 +56,7 @@ from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.messages import FetchRequest
 from tallymark.protocol.wire.fetch import Ask, PlainFetch, Topic, read_fetch
 
-Watched: TypeAlias = Partition | Lead | ReplicaSession
+Watched: TypeAlias = Partition | StableReaders | Lead | ReplicaSession
 """Tells of changes: see their ``watch`` and ``unwatch``."""
 _LAST_ID: Final = 2**31 - 1
 _MOST_WAIT_MS: Final = 300_000
@@ -137,9 +139,15 @@ class _Fetching:
         """Read the partitions. They are looked up again each time: one may have been deleted, or
         its topic created again. ``wait`` is that of :class:`FetchRound`."""
         wanted = self._wanted = resolve(self._state, self._connection, self._asked)
-        self.watched = [each.found for each in wanted if isinstance(each.found, Partition)]
+        self.watched = self._watched_in(wanted)
         version, listener = self._header.api_version, self._connection.listener
         return FetchRound(self._state, self._request, version, wanted, listener, wait)
+
+    def _watched_in(self, wanted: Sequence[FetchPartition]) -> Sequence[Watched]:
+        there = [each.found for each in wanted if isinstance(each.found, Partition)]
+        if self._request.isolation_level == READ_COMMITTED:
+            return [partition.stable_readers for partition in there]
+        return there
 
     def is_enough(self, found: FetchRound, *, time_is_up: bool = False) -> bool:
         """Whether ``found`` is the answer; otherwise the fetch waits for more."""
@@ -193,7 +201,7 @@ class _Near(_Fetching):
         """As that of others."""
         found = resolve(self._state, self._connection, self._asked)
         wanted = self._wanted = with_followed(self._state.partitions, found)
-        self.watched = [each.found for each in wanted if isinstance(each.found, Partition)]
+        self.watched = self._watched_in(wanted)
         version, listener = self._header.api_version, self._connection.listener
         return NearRound(self._state, self._request, version, wanted, listener, wait)
 

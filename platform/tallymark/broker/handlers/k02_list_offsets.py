@@ -5,7 +5,8 @@ Served 0-9.
 * v0 several offsets, newest first, as in ``getOffsetsBefore`` of the 0.7 design: the first offsets
   of segments whose records are all at or before the time (-1: the end of the log as well)
 * v1 one offset a partition, with its timestamp (KIP-79)
-* v2 isolation levels: the last stable offset is the high watermark, there are no transactions
+* v2 isolation levels (KIP-98): a reader of committed records gets what is below the last stable
+  offset
 * v4 leader epochs fence stale clients (KIP-320); the response has the epoch of the offset
 * v5 OFFSET_NOT_AVAILABLE while a new leader does not know yet that the start of its epoch is
   committed: offsets would run backwards (KIP-207). Below it LEADER_NOT_AVAILABLE
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from tallymark.broker.partitions.lead import ReadUntil
 from tallymark.broker.partitions.partition import Partition
@@ -48,23 +49,32 @@ _BEFORE: Final = "LEADER_NOT_AVAILABLE"
 _SINCE: Final = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
 
+class _Readable(NamedTuple):
+    """A partition, and where a read ends. That is taken once, on the event loop: it may move while
+    a thread looks things up."""
+
+    partition: Partition
+    until: int
+
+
 def handle(
     state: BrokerState, request: ListOffsetsRequest, call: Call
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """Look up each partition by itself, in a thread where that may take long."""
+    bound = ReadUntil.of(request.replica_id, request.isolation_level)
     found = {
-        id(ask): _partition(state, topic.name, ask, request.replica_id, call)
+        id(ask): _partition(state, topic.name, ask, request.replica_id, bound, call)
         for topic in request.topics
         for ask in topic.partitions
     }
     if any(
-        isinstance(partition := found[id(ask)], Partition)
-        and _is_slow(partition, ask.timestamp, call.version)
+        isinstance(readable := found[id(ask)], _Readable)
+        and _is_slow(readable.partition, ask.timestamp, call.version)
         for topic in request.topics
         for ask in topic.partitions
     ):
-        return asyncio.to_thread(_response, request, found, call.version)
-    return _response(request, found, call.version)
+        return asyncio.to_thread(_response, request, found, call.version, bound)
+    return _response(request, found, call.version, bound)
 
 
 def _partition(
@@ -72,8 +82,9 @@ def _partition(
     topic: str,
     ask: ListOffsetsRequestPartition,
     replica_id: int,
+    bound: ReadUntil,
     call: Call,
-) -> Partition | KafkaError:
+) -> _Readable | KafkaError:
     try:
         require_describe(state, call.connection, replica_id, topic)
         partition = state.partitions.find(topic, ask.partition_index)
@@ -81,7 +92,7 @@ def _partition(
         partition.log.check_usable()
     except KafkaError as error:
         return error
-    return partition
+    return _Readable(partition, partition.until(bound))
 
 
 def _is_slow(partition: Partition, timestamp: int, version: int) -> bool:
@@ -95,10 +106,12 @@ def _is_slow(partition: Partition, timestamp: int, version: int) -> bool:
 
 
 def _response(
-    request: ListOffsetsRequest, found: Mapping[int, Partition | KafkaError], version: int
+    request: ListOffsetsRequest,
+    found: Mapping[int, _Readable | KafkaError],
+    version: int,
+    bound: ReadUntil,
 ) -> ListOffsetsResponse:
     """The answer. Any thread may make it."""
-    bound = ReadUntil.of(request.replica_id, request.isolation_level)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponseTopic(
@@ -113,18 +126,18 @@ def _response(
 
 
 def _answer(
-    partition: Partition | KafkaError,
+    readable: _Readable | KafkaError,
     ask: ListOffsetsRequestPartition,
     version: int,
     bound: ReadUntil,
 ) -> ListOffsetsResponsePartition:
     try:
-        if isinstance(partition, KafkaError):
-            raise partition
+        if isinstance(readable, KafkaError):
+            raise readable
         if version == 0:
-            return _old_style(partition, ask, bound)
-        offset, timestamp = _find(partition, ask.timestamp, version, bound)
-        epoch = partition.epoch_at(offset, bound)
+            return _old_style(readable, ask, bound)
+        offset, timestamp = _find(readable, ask.timestamp, version, bound)
+        epoch = readable.partition.epoch_at(offset, readable.until)
     except KafkaError as error:
         return ListOffsetsResponsePartition(
             partition_index=ask.partition_index, error_code=error.code
@@ -138,24 +151,25 @@ def _answer(
 
 
 def _old_style(
-    partition: Partition, ask: ListOffsetsRequestPartition, bound: ReadUntil
+    readable: _Readable, ask: ListOffsetsRequestPartition, bound: ReadUntil
 ) -> ListOffsetsResponsePartition:
+    partition, until = readable
     if ask.timestamp < EARLIEST or ask.max_num_offsets < 0:
         raise KafkaError(CODES["INVALID_REQUEST"], f"{ask.max_num_offsets} at {ask.timestamp}")
     if ask.timestamp != EARLIEST:
         _check_committed(partition, 0, bound)
-    until = partition.until(bound)
     found = partition.log.offsets_before(ask.timestamp, ask.max_num_offsets, until)
     return ListOffsetsResponsePartition(
         partition_index=ask.partition_index, old_style_offsets=found
     )
 
 
-def _find(partition: Partition, timestamp: int, version: int, bound: ReadUntil) -> tuple[int, int]:
+def _find(readable: _Readable, timestamp: int, version: int, bound: ReadUntil) -> tuple[int, int]:
     """(offset, timestamp of the record there); -1 for each that does not exist."""
     if timestamp < 0 and version < _SINCE.get(timestamp, 10):
         raise KafkaError(CODES["UNSUPPORTED_VERSION"], f"timestamp {timestamp}")
-    log, until = partition.log, partition.until(bound)
+    partition, until = readable
+    log = partition.log
     if timestamp == LATEST:
         _check_committed(partition, version, bound)
         return until, -1

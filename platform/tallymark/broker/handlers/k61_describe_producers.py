@@ -3,8 +3,8 @@
 Served 0.
 
 Kept: id, epoch, last sequence and the time of the last batch of each, in the order of ids. An id
-that was not used for ``producer.id.expiration.ms`` is forgotten. There are no transactions, so
-there is no coordinator epoch, and none is open.
+that was not used for ``producer.id.expiration.ms`` is forgotten, unless its transaction is open: of
+that, the offset where it begins; and the epoch of the coordinator that ended the last one.
 """
 
 from __future__ import annotations

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from tallymark.replication.progress import FollowerFetch
 from tallymark.replication.truncation import EpochEnd
 
-_READ_COMMITTED = 1
+READ_COMMITTED: Final = 1
+"""The isolation level of a request."""
 
 
 class Watcher(Protocol):
@@ -45,7 +46,7 @@ class ReadUntil(Enum):
         """That of a request. Ids below 0 are no brokers."""
         if replica_id >= 0:
             return cls.END
-        return cls.LAST_STABLE_OFFSET if isolation_level == _READ_COMMITTED else cls.HIGH_WATERMARK
+        return cls.LAST_STABLE_OFFSET if isolation_level == READ_COMMITTED else cls.HIGH_WATERMARK
 
 
 class Lead(Protocol):

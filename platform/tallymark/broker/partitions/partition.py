@@ -1,48 +1,43 @@
 """One partition on this broker in one leader epoch. The event loop is its only owner: no locks.
 
 The steps: prepare the batch (a long one in a thread), append it to the log, wake the parked
-fetches, answer.
-
-The high watermark is the partition's, not the log's: consumers see the records below it, and only
-these may be deleted or compacted. With one replica every appended record is committed, so it is the
-end of the log; with ``flush.before.expose`` it is the end of the flushed records, and a flush wakes
-the fetches. With several replicas it is what they have in common: :meth:`Partition.commit`.
-
-::
-
-    log start          high watermark         log end
-    |  consumers read  |  empty, the fetch    |  OFFSET_OUT_OF_RANGE
-    |                  |  waits               |
-    |  followers read                         |  a follower's fetch waits here
+fetches, answer. How far
+consumers may read, and who waits for more: :mod:`tallymark.broker.partitions.exposed`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from tallymark.broker.metrics.counters import TopicTraffic
 from tallymark.broker.partitions.append_queue import AppendQueue
-from tallymark.broker.partitions.commit_waits import CommitTicket, CommitWaits, Waiter
-from tallymark.broker.partitions.lead import Lead, ReadUntil, Watcher
+from tallymark.broker.partitions.commit_waits import CommitWaits
+from tallymark.broker.partitions.exposed import ExposedPartition
+from tallymark.broker.partitions.lead import Lead, Watcher
 from tallymark.broker.partitions.producible import check_producible
+from tallymark.broker.partitions.stable_readers import StableReaders
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.config import LogConfig
 from tallymark.log.disk.files import FileSlice
 from tallymark.log.log import Log
 from tallymark.log.results import AppendInfo
 from tallymark.log.validation.preparation import Prepared, is_slow, prepare
-from tallymark.protocol.records.batch import HEADER_SIZE, read_header
+from tallymark.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
+from tallymark.protocol.records.markers import Marker
 from tallymark.protocol.schema import Buffer
 
 ACKS_ALL: Final = -1
+TransactionCheck: TypeAlias = Callable[[BatchHeader], None]
+"""Called right before a batch of a transaction is written; raises KafkaError where the transaction
+is not open any more."""
 
 
-class Partition:
+class Partition(ExposedPartition):
     """A partition: its log, its leader epoch, and the fetches that wait for its records.
     ``traffic`` counts the bytes in and out of all partitions of its topic. ``lead`` is set where
     this broker leads it and it has several replicas (:meth:`replicate`).
@@ -53,18 +48,9 @@ class Partition:
     """
 
     __slots__ = (
-        "_commit_waits",
-        "_committed",
         "_flush_wanted",
-        "_queue",
-        "_shown",
-        "_waiting",
-        "index",
         "is_withdrawn",
-        "lead",
         "leader_epoch",
-        "log",
-        "topic",
         "topic_id",
         "traffic",
     )
@@ -94,42 +80,7 @@ class Partition:
         self._commit_waits = CommitWaits(leader_epoch)
         self._queue = AppendQueue(preparers)
         self._waiting: set[Watcher] = set()
-
-    def __repr__(self) -> str:
-        return f"{self.topic}-{self.index}"
-
-    @property
-    def high_watermark(self) -> int:
-        """The offset up to which consumers may read."""
-        if self._committed is not None:
-            return self._committed
-        log = self.log
-        if log.config.flush_before_expose:
-            return max(log.recovery_point, self._shown)
-        return log.end_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The offset up to which readers of committed records may read."""
-        unstable = self.log.first_unstable(committed := self.high_watermark)
-        return committed if unstable is None else min(committed, unstable)
-
-    @property
-    def is_replicated(self) -> bool:
-        """Whether the partition has several replicas."""
-        return self._committed is not None
-
-    def until(self, bound: ReadUntil) -> int:
-        """The offset at which a read ends."""
-        if bound is ReadUntil.HIGH_WATERMARK:
-            return self.high_watermark
-        return self.log.end_offset if bound is ReadUntil.END else self.last_stable_offset
-
-    def begin_replicated(self, known: int) -> None:
-        """The partition has several replicas: the high watermark begins at ``known``, that of the
-        checkpoint, or where the log begins or ends if that is nearer. Call it before anybody reads;
-        :meth:`commit` moves it on."""
-        self._committed = self._within_log(known)
+        self._stable_readers: StableReaders | None = None  # most partitions never have one
 
     def replicate(self, lead: Lead) -> None:
         """This broker leads the partition, which has several replicas: ``lead`` moves the high
@@ -139,29 +90,6 @@ class Partition:
             self._committed = self.high_watermark
         self.lead = lead
 
-    def lower(self, offset: int) -> None:
-        """The log is to be cut at ``offset``, or was: the high watermark is not above it. One that
-        is too low costs a wait, one that is too high shows records that may go. No effect with one
-        replica."""
-        before = self._committed
-        if before is not None:
-            self._committed = self._within_log(min(before, offset))
-            if self._committed != before:
-                self.wake()
-
-    def _within_log(self, offset: int) -> int:
-        return max(self.log.start_offset, min(offset, self.log.end_offset))
-
-    def commit(self, offset: int) -> None:
-        """The replicas have all records below ``offset``: consumers may read them. From the first
-        call on this is the high watermark; it never falls, since one object is one leader epoch
-        (but see :meth:`lower`), and never passes the end of the log."""
-        before = self._committed
-        self._committed = after = min(max(offset, before or 0), self.log.end_offset)
-        if after != before:
-            self._wake_readers()
-            self._commit_waits.exposed(after)
-
     def configure(self, config: LogConfig) -> None:
         """Change the settings of the log. What consumers have seen stays visible where
         ``flush.before.expose`` is switched on."""
@@ -169,22 +97,36 @@ class Partition:
             self._shown = self.log.end_offset
         self.log.config = config
 
-    def append(self, records: Buffer, now_ms: int, acks: int = 1) -> AppendInfo:
+    def append(
+        self,
+        records: Buffer,
+        now_ms: int,
+        acks: int = 1,
+        check: TransactionCheck | None = None,
+    ) -> AppendInfo:
         """Append one record batch of a producer. A batch that was appended before (a retry) is a
-        duplicate, and the result has its first offsets.
+        duplicate, and the result has its first offsets. ``check`` is that of a transaction; without
+        it batches of transactions are refused.
 
         Raises KafkaError: see :func:`~tallymark.broker.partitions.producible.check_producible` and
         :meth:`tallymark.log.log.Log.append`; with ``acks`` -1 those of
         :meth:`~tallymark.broker.partitions.lead.Lead.check_enough`.
         """
+        check_producible(records, self.log.name, transactional=check is not None)
+        if check is not None:
+            prepared = prepare(records, self.log.config, now_ms, self.log.name)
+            return self._append_prepared(prepared, len(records), now_ms, acks, check)
         if acks == ACKS_ALL and self.lead is not None:
             self.lead.check_enough()
-        check_producible(records, self.log.name)
         appended = self.log.append(records, now_ms, self.leader_epoch)
         return self._appended(appended, len(records), now_ms)
 
     def append_in_turn(
-        self, records: Buffer, now_ms: int, acks: int = 1
+        self,
+        records: Buffer,
+        now_ms: int,
+        acks: int = 1,
+        check: TransactionCheck | None = None,
     ) -> asyncio.Task[AppendInfo | KafkaError] | None:
         """:meth:`append` for a batch that takes long to prepare, or has to wait for such ones:
         returns a task with its outcome. None where there is nothing to wait for.
@@ -196,15 +138,50 @@ class Partition:
         log = self.log
         if not self._queue.busy and not is_slow(records, log.config, now_ms):
             return None
-        check_producible(records, log.name)
+        check_producible(records, log.name, transactional=check is not None)
 
         def append(prepared: Prepared) -> AppendInfo:
-            if acks == ACKS_ALL and self.lead is not None:
-                self.lead.check_enough()
-            appended = log.append_prepared(prepared, now_ms, self.leader_epoch)
-            return self._appended(appended, len(records), now_ms)
+            return self._append_prepared(prepared, len(records), now_ms, acks, check)
 
         return self._queue.put(partial(prepare, records, log.config, now_ms, log.name), append)
+
+    def _append_prepared(
+        self,
+        prepared: Prepared,
+        size: int,
+        now_ms: int,
+        acks: int,
+        check: TransactionCheck | None,
+    ) -> AppendInfo:
+        if acks == ACKS_ALL and self.lead is not None:
+            self.lead.check_enough()
+        if check is not None:
+            check(prepared.header)
+        appended = self.log.append_prepared(prepared, now_ms, self.leader_epoch)
+        return self._appended(appended, size, now_ms)
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: Marker, now_ms: int, version: int
+    ) -> int:
+        """Append the end of a transaction, for its coordinator. Returns the offset that must be
+        exposed before that is told: the marker's, or for a repetition the last one of the log.
+
+        Raises KafkaError as :meth:`~tallymark.log.log.Log.append_marker` and
+        :meth:`~tallymark.broker.partitions.lead.Lead.check_enough` do.
+        """
+        self._queue.check()
+        if self.lead is not None:
+            self.lead.check_enough()
+        appended = self.log.append_marker(
+            producer_id, producer_epoch, marker, now_ms, self.leader_epoch, version=version
+        )
+        if appended is None:
+            return self.log.end_offset - 1
+        self._appended(appended, 0, now_ms)
+        return appended.last_offset
+
+    def _want_flush(self) -> None:
+        self._flush_wanted(self)
 
     def _appended(self, appended: AppendInfo, size: int, now_ms: int) -> AppendInfo:
         """Count the batch, and wake the parked fetches."""
@@ -213,56 +190,13 @@ class Partition:
             self.traffic.received_bytes += size
             if self.lead is not None:
                 self.lead.grown()
-            elif self._waiting and appended.last_offset < self.high_watermark:
+            elif (
+                self._waiting or self._stable_readers
+            ) and appended.last_offset < self.high_watermark:
                 self._wake_readers()
             if self.log.flush_due(now_ms):
                 self._flush_wanted(self)
         return appended
-
-    def when_exposed(self, offset: int, waiter: Waiter, timeout_ms: int) -> CommitTicket | None:
-        """For a producer with ``acks=all``, or a coordinator, after its append: None where readers
-        see the record at ``offset`` already, as always with one replica and without
-        ``flush.before.expose``. Otherwise ``waiter`` is called when they do.
-
-        The waiter gets a KafkaError otherwise: KAFKA_STORAGE_ERROR when the flush fails,
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT after ``timeout_ms``,
-        NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION when this broker stops leading the
-        partition. Where it has stopped before the call, that error is raised.
-        """
-        if offset < self.high_watermark:
-            return None
-        return self._begin_wait().add(offset + 1, waiter, timeout_ms)
-
-    def _begin_wait(self) -> CommitWaits:
-        """A flush that is waited for is requested at once."""
-        self._queue.check()
-        if self._committed is None or self.log.config.flush_before_expose:
-            self._flush_wanted(self)
-        return self._commit_waits
-
-    def forget(self, ticket: CommitTicket) -> None:
-        """The request does not wait any more."""
-        self._commit_waits.forget(ticket)
-
-    def fail_waits(self, error: KafkaError) -> None:
-        """All that wait for exposed records get the error."""
-        self._commit_waits.fail(error)
-
-    def flushed(self) -> None:
-        """A flush has succeeded: more records may be exposed now."""
-        shows = self.log.config.flush_before_expose
-        if self.lead is not None:
-            self.lead.grown()
-        elif self._committed is None and (shows or self._commit_waits):
-            self._wake_readers()
-            self._commit_waits.exposed(self.high_watermark)
-        if self._commit_waits and (self._committed is None or shows):
-            self._flush_wanted(self)
-
-    def failed(self, error: KafkaError) -> None:
-        """The disk has failed: all waiters get the error."""
-        self.fail_waits(error)
-        self.wake()
 
     async def delete_records(self, offset: int) -> int:
         """Delete the records before ``offset`` (-1: all that readers see). Returns the new log
@@ -283,11 +217,11 @@ class Partition:
         log.finish_deletion(job)
         return job.start_offset
 
-    def epoch_at(self, offset: int, bound: ReadUntil = ReadUntil.HIGH_WATERMARK) -> int:
-        """The leader epoch of the record at ``offset``; the current epoch where a read ends, -1
-        where there is no record. Safe from any thread; call it in a thread where the log's indexes
-        are not in memory."""
-        end = self.until(bound)
+    def epoch_at(self, offset: int, until: int | None = None) -> int:
+        """The leader epoch of the record at ``offset``; the current epoch at ``until``, where a
+        read ends (None: the high watermark), -1 where there is no record. Safe from any thread;
+        call it in a thread where the log's indexes are not in memory."""
+        end = self.high_watermark if until is None else until
         if offset == end:
             return self.leader_epoch
         if not self.log.start_offset <= offset < end:
@@ -317,31 +251,6 @@ class Partition:
         """The broker stops: refuse batches that are not appended yet. On return no batch is being
         prepared."""
         await self._queue.close(CODES["NOT_LEADER_OR_FOLLOWER"], f"{self}: the broker stops")
-
-    def wake(self) -> None:
-        """Let every parked fetch read again, those of followers, too: the partition is not led here
-        any more, or its log begins elsewhere."""
-        self._wake_readers()
-        if self.lead is not None:
-            self.lead.wake()
-
-    def _wake_readers(self) -> None:
-        for event in self._waiting:
-            event.set()
-
-    @property
-    def waiting(self) -> Set[Watcher]:
-        """The watchers that wait for a change."""
-        return self._waiting
-
-    def watch(self, event: Watcher) -> None:
-        """Set ``event`` at every change until :meth:`unwatch`."""
-        self._waiting.add(event)
-
-    def unwatch(self, event: Watcher) -> None:
-        """The end of :meth:`watch`."""
-        self._waiting.discard(event)
-
 
 def first_header(data: bytes | FileSlice) -> bytes:
     """The header of the first batch in ``data``, without reading the rest."""

@@ -19,16 +19,22 @@ _ZSTD: Final = 4
 _TRANSACTIONAL: Final = 0x10
 
 
-def check_producible(records: Buffer, where: str) -> None:
+def check_producible(records: Buffer, where: str, *, transactional: bool = False) -> None:
     """Raise UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats before v2 (their magic byte has
-    the same place), INVALID_TXN_STATE for a batch of a transaction."""
+    the same place), INVALID_TXN_STATE for a batch of a transaction unless it is checked as
+    one (``transactional``)."""
     if len(records) > _MAGIC_AT and records[_MAGIC_AT] in (0, 1):
         raise KafkaError(
             CODES["UNSUPPORTED_FOR_MESSAGE_FORMAT"],
             f"{where}: message format {records[_MAGIC_AT]}, 2 is what is stored",
         )
-    if len(records) >= HEADER_SIZE and records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
+    if not transactional and is_transactional(records):
         raise KafkaError(CODES["INVALID_TXN_STATE"], f"{where}: transactions are not served")
+
+
+def is_transactional(records: Buffer) -> bool:
+    """Whether the batch belongs to a transaction."""
+    return len(records) >= HEADER_SIZE and bool(records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL)
 
 
 def uses_zstd(records: Buffer) -> bool:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 from uuid import UUID
 
+from tallymark.broker.partitions.lead import READ_COMMITTED
 from tallymark.broker.requests.fetch_round import FetchRound
 from tallymark.net.server.responses import Part, Payload
 from tallymark.protocol.frames import RequestHeader, encode_response_parts
 from tallymark.protocol.messages import (
     FetchResponse,
+    FetchResponseAbortedTransaction,
     FetchResponseEpochEndOffset,
     FetchResponseLeader,
     FetchResponsePartition,
@@ -19,7 +21,6 @@ from tallymark.protocol.messages import (
 from tallymark.protocol.schema import ZERO_UUID, Buffer
 from tallymark.protocol.wire.fetch import Found, PlainFetch, Topic, write_fetched
 
-_READ_COMMITTED: Final = 1
 Topics = Sequence[tuple[Topic, Sequence[Found]]]
 
 
@@ -32,7 +33,7 @@ def response_of(
     throttle_ms: int,
 ) -> bytes | Payload:
     """The whole frame of a response. Rare forms are encoded by the general codec."""
-    committed = request.isolation_level == _READ_COMMITTED
+    committed = request.isolation_level == READ_COMMITTED
     if found.diverging or found.leaders or found.preferred:
         return _joined(_with_tags(header, session_id, topics, found, committed, throttle_ms))
     return _joined(
@@ -108,7 +109,11 @@ def _partition(
         diverging_epoch=found.diverging.get(place, FetchResponseEpochEndOffset()),
         preferred_read_replica=found.preferred.get(place, -1),
         current_leader=found.leaders.get(place, FetchResponseLeader()),
-        aborted_transactions=() if committed else None,
+        aborted_transactions=(
+            [FetchResponseAbortedTransaction(*aborted) for aborted in each.aborted]
+            if committed
+            else None
+        ),
         # A slice of a file stands for its bytes until they are written to the socket.
         records=cast(Buffer, each.records),
     )

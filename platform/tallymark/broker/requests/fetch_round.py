@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple, cast
 
-from tallymark.broker.partitions.lead import ReadUntil
+from tallymark.broker.partitions.lead import READ_COMMITTED, ReadUntil
 from tallymark.broker.partitions.leader_hint import leader_hint
 from tallymark.broker.partitions.partition import Partition, first_header
 from tallymark.broker.partitions.producible import uses_zstd
@@ -28,6 +28,7 @@ from tallymark.protocol.wire.fetch import Ask, Found, PlainFetch, Topic
 
 _FIRST_WITH_ZSTD: Final = 10
 _COMMITTED: Final = ReadUntil.HIGH_WATERMARK
+_STABLE: Final = ReadUntil.LAST_STABLE_OFFSET
 
 
 class FetchPartition(NamedTuple):
@@ -97,8 +98,8 @@ class FetchRound:
         self._version = version
         self._listener = listener
         self._wait = wait
-        if request.isolation_level and self.bound is _COMMITTED:
-            self.bound = ReadUntil.LAST_STABLE_OFFSET
+        if request.isolation_level == READ_COMMITTED and self.bound is _COMMITTED:
+            self.bound = _STABLE
         limit = min(request.max_bytes, state.settings.fetch_max_bytes)
         size = 0
         for item in wanted:
@@ -126,6 +127,7 @@ class FetchRound:
             raise partition
         partition.check_epoch(ask.current_leader_epoch)
         log, high_watermark = partition.log, partition.high_watermark
+        aborted: Sequence[tuple[int, int]] = ()
         if ask.last_fetched_epoch >= 0 and self._diverges(item, partition):
             data: object = b""
         else:
@@ -133,7 +135,10 @@ class FetchRound:
             until = high_watermark
             if self.bound is not _COMMITTED:
                 until = partition.until(self.bound)
-            data = log.read(ask.fetch_offset, room, until, min_one=first, wait=self._wait).data
+            read = log.read(ask.fetch_offset, room, until, min_one=first, wait=self._wait)
+            data = read.data
+            if self.bound is _STABLE and read.data:
+                aborted = self._aborted(log, ask.fetch_offset, read.next_offset)
             if not isinstance(data, bytes):
                 if self._version < _FIRST_WITH_ZSTD and uses_zstd(first_header(data)):
                     raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], f"{partition}: zstd")
@@ -146,7 +151,14 @@ class FetchRound:
             partition.last_stable_offset,
             log.start_offset,
             data,
+            aborted=aborted,
         )
+
+    def _aborted(self, log: Log, offset: int, until: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of what is aborted in the records from ``offset`` to below
+        ``until``."""
+        found = log.aborted(offset, until, wait=self._wait)
+        return [(each.producer_id, each.first_offset) for each in found]
 
     def _cold(self, item: FetchPartition) -> Found:
         assert isinstance(item.found, Partition)
@@ -185,6 +197,8 @@ class FetchRound:
         for log, offset in self.cold:
             with suppress(KafkaError):  # the next round raises it again
                 log.warm(offset)
+                if self.bound is _STABLE:
+                    log.warm_aborted(offset)
 
 
 def length_of(found: Found) -> int:

@@ -18,7 +18,10 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from tallymark.log.disk.files import File, Files, noticing_no_room, write_file
@@ -27,6 +30,7 @@ from tallymark.log.producers.transactions import EndedTransaction
 SUFFIX: Final = ".txnindex"
 _ENTRY: Final = struct.Struct(">hqqqq")
 _VERSION: Final = 0
+_last_offset: Final = attrgetter("last_offset")
 
 
 class Aborted(NamedTuple):
@@ -71,7 +75,7 @@ class AbortedIndexes:
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
-        self._known: dict[int, tuple[Aborted, ...]] = {}
+        self._known: dict[int, list[Aborted]] = {}
         self._unsynced: dict[int, File] = {}
         self._lock = threading.Lock()
 
@@ -85,23 +89,32 @@ class AbortedIndexes:
                     file = self._unsynced[base_offset] = self._files.open(self._path(base_offset))
             file.append(encode_aborted((entry,)))
             if base_offset in self._known:
-                self._known[base_offset] = (*self._known[base_offset], entry)
+                self._known[base_offset].append(entry)
 
-    def of(self, base_offset: int) -> tuple[Aborted, ...]:
-        """The entries of a segment, none where it has no file."""
-        with self._lock:
-            known = self._known.get(base_offset)
-            if known is None:
-                known = self._known[base_offset] = self._read(base_offset)
-            return known
+    def is_loaded(self, bases: Iterable[int]) -> bool:
+        """Whether the disk is not needed for these segments."""
+        return all(base in self._known for base in bases)
+
+    def of(self, base_offset: int) -> Sequence[Aborted]:
+        """The entries of a segment, none where it has no file; markers that are written later are
+        added."""
+        known = self._known.get(base_offset)
+        if known is None:
+            with self._lock:
+                known = self._known.get(base_offset)
+                if known is None:
+                    known = self._known[base_offset] = list(self._read(base_offset))
+        return known
 
     def before(self, bases: Iterable[int], offset: int, until: int) -> list[Aborted]:
         """What a reader has to leave out of the records from ``offset`` to below ``until``.
         ``bases``: the segments from the one that holds ``offset`` on."""
         found: list[Aborted] = []
         for base in bases:
-            for entry in self.of(base):
-                if entry.last_offset >= offset and entry.first_offset < until:
+            entries = self.of(base)
+            first = bisect_left(entries, offset, key=_last_offset)
+            for entry in islice(entries, first, None):
+                if entry.first_offset < until:
                     found.append(entry)
                 if entry.last_stable_offset >= until:
                     return found
@@ -122,7 +135,7 @@ class AbortedIndexes:
         """A compacted segment has this base offset, with a file of these entries."""
         with self._lock:
             self._forget(base_offset)
-            self._known[base_offset] = tuple(entries)
+            self._known[base_offset] = list(entries)
 
     def cut(self, base_offset: int, offset: int) -> None:
         """Remove the entries of a segment whose markers are at ``offset`` or behind it."""

@@ -70,6 +70,8 @@ class OpenTransactions:
     def first_unstable(self, high_watermark: int) -> int | None:
         """Where the first transaction begins that is open, or whose marker is at ``high_watermark``
         or behind it. The high watermark never falls in the life of this object."""
+        if not self._open and not self._ended:
+            return None
         while self._ended and self._ended[0].last_offset < high_watermark:
             self._ended.popleft()
         unstable = [each.first_offset for each in self._ended]

@@ -27,6 +27,7 @@ LOWEST: Final = 4
 HIGHEST: Final = 18
 _SESSIONS: Final = 7
 _FORGETS: Final = 7
+_PREFERRED: Final = 11
 _FLEXIBLE: Final = 12
 _IDS: Final = 13
 _REPLICA_TAGGED: Final = 15
@@ -53,6 +54,8 @@ _FOUND: Final = {
     12: struct.Struct(">ihqqqbi"),
 }
 
+_ABORTED: Final = struct.Struct(">qq")
+_ABORTED_TAGGED: Final = struct.Struct(">qqb")
 _DIVERGING: Final = struct.Struct(">bbiqb")
 _LEADER: Final = struct.Struct(">bbiib")
 _REPLICA: Final = struct.Struct(">iq")
@@ -111,6 +114,9 @@ class Found(NamedTuple):
     log_start_offset: int
     records: Any
     tags: bytes = b"\0"
+    aborted: Sequence[tuple[int, int]] = ()
+    """(producer id, first offset) of the transactions that a reader of committed records leaves
+    out."""
 
 
 def partition_tags(
@@ -151,8 +157,8 @@ def write_fetched(
 ) -> list[Any]:
     """The frame of an answer of ``version`` 4 to 18, as buffers and slices that follow one another.
 
-    ``committed``: the consumer reads committed records only, so the response has a list of aborted
-    transactions (there are none).
+    ``committed``: the consumer reads committed records only, so the response has the list of
+    aborted transactions; otherwise null.
     """
     flexible = version >= _FLEXIBLE
     parts: list[Any] = [b""]
@@ -281,6 +287,8 @@ def _length(body: memoryview, pos: int, flexible: bool, unit: int = 1) -> tuple[
 
 def _found(version: int, found: Found, committed: bool, length: int) -> bytes:
     index, error, high, stable, start = found[:5]
+    if committed and found.aborted:
+        return _with_aborted(version, found, length)
     if version >= _FLEXIBLE:
         head = _FOUND[12].pack(index, error, high, stable, start, committed, -1)
         return head + encode_uvarint(length + 1)
@@ -292,6 +300,19 @@ def _found(version: int, found: Found, committed: bool, length: int) -> bytes:
     else:
         head = _FOUND[4].pack(index, error, high, stable, aborted)
     return head + _INT32.pack(length)
+
+
+def _with_aborted(version: int, found: Found, length: int) -> bytes:
+    """The same with its list of aborted transactions."""
+    flexible = version >= _FLEXIBLE
+    numbers = _FOUND[5 if version >= 5 else 4].pack(*found[: 5 if version >= 5 else 4], 0)
+    layout, tags = (_ABORTED_TAGGED, (0,)) if flexible else (_ABORTED, ())
+    parts = [numbers[:-4], _count(len(found.aborted), flexible)]
+    parts += (layout.pack(*each, *tags) for each in found.aborted)
+    if version >= _PREFERRED:
+        parts.append(_INT32.pack(-1))
+    parts.append(encode_uvarint(length + 1) if flexible else _INT32.pack(length))
+    return b"".join(parts)
 
 
 def _topic(topic: Topic, flexible: bool) -> bytes:
