@@ -19,9 +19,9 @@ Served 4-16.
 Kept: READ on the topic is required, of a follower CLUSTER_ACTION on the cluster. Consumers read
 below the high watermark, those of committed records below the last stable offset; between it and
 the end of the log a fetch waits. A long poll is parked without cost and woken by appends, one for
-committed records by moves of the last stable offset. Whole batches are returned, from the one with the offset on; the
-first batch of an answer is returned even if it is larger than the limit (KIP-74). Large pieces are
-sent as slices of the segment file.
+committed records by moves of the last stable offset. Whole batches are returned, from the one with
+the offset on; the first batch of an answer is returned even if it is larger than the limit
+(KIP-74). Large pieces are sent as slices of the segment file.
 """
 
 from __future__ import annotations

@@ -252,6 +252,7 @@ class Partition(ExposedPartition):
         prepared."""
         await self._queue.close(CODES["NOT_LEADER_OR_FOLLOWER"], f"{self}: the broker stops")
 
+
 def first_header(data: bytes | FileSlice) -> bytes:
     """The header of the first batch in ``data``, without reading the rest."""
     if isinstance(data, bytes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 from uuid import UUID
 
 from tallymark.broker.partitions.lead import READ_COMMITTED
