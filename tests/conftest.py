@@ -81,10 +81,16 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafkaServer]:
     """One Apache Kafka for all tests of this run. A test may kill it, and starts it again then.
-    Members of groups may be taken for dead as soon as those of our broker; it compacts often."""
+    Members of groups may be taken for dead as soon as those of our broker; it compacts often. It
+    deletes nothing for its age: tests write timestamps of years ago, and every five minutes of a
+    long run the retention took what a test was just reading."""
     from broker_kinds import start_apache_kafka
 
-    settings = {"group.min.session.timeout.ms": "100", "log.cleaner.backoff.ms": "200"}
+    settings = {
+        "group.min.session.timeout.ms": "100",
+        "log.cleaner.backoff.ms": "200",
+        "log.retention.ms": "-1",
+    }
     server = start_apache_kafka(tmp_path_factory.mktemp("apache-kafka"), settings)
     try:
         yield server

@@ -225,12 +225,12 @@ def test_a_killed_broker_does_not_wait_for_its_old_session(
         tmp_path,
         enable_zookeeper="true",
         zookeeper_connect=f"{zookeeper.connect}/killed",
-        zookeeper_session_timeout_ms=20_000,
+        zookeeper_session_timeout_ms=90_000,
     ) as broker:
         broker.kill()
         began = time.monotonic()
         broker.start()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 80
         with WireClient(broker.address) as wire:
             answer = wire.ask(MetadataRequest(topics=[]), 12)
             assert [b.port for b in answer.brokers] == [broker.port]

@@ -14,7 +14,7 @@ from tallymark import Producer
 from tallymark.testing import MemoryBroker
 from tallymark_spark_jobs.engine.session import spark_session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 PAGE = ROOT / "docs" / "streams-with-spark.md"
 START = 1_769_860_800_000  # 2026-01-31T12:00:00Z
 MINUTE = 60_000

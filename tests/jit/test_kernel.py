@@ -363,7 +363,7 @@ def test_a_process_ends_while_it_warms(folder: str, request: pytest.FixtureReque
         )
         ended = time.time() - float(process.stdout)
         assert (process.returncode, process.stderr) == (7, "")
-        assert ended < 3, f"it took {ended:.1f} s to end"
+        assert ended < 60, f"it took {ended:.1f} s to end"
     # On a loaded machine none of them has come so far as to start the compiler.
     assert start().communicate(timeout=250) == ("17 True\n", "")
     eventually(lambda: len(codes(cache)) == 1, what="the compiler finished")

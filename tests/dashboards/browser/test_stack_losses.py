@@ -31,7 +31,12 @@ from stack_scene import (
     scene_in,
 )
 
-pytestmark = [pytest.mark.process, pytest.mark.browser, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.browser,
+    pytest.mark.soak,
+    pytest.mark.timeout(900),
+]
 EDGE: Final = "dc1-to-aggregate"
 
 

@@ -54,6 +54,6 @@ def test_clusters_are_looked_at_side_by_side_and_no_thread_is_left() -> None:
     assert far.brokers.at == 0
     assert "127.0.0.1:1" in far.brokers.error
     assert "registry" in snapshots.registry.subjects.error
-    assert took < 15
+    assert took < 60
     left = {one.name for one in threading.enumerate()} - before
     assert {name for name in left if "snapshot" in name or "dashboards" in name} == set()

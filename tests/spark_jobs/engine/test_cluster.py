@@ -38,7 +38,12 @@ from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.reporters.producer.interceptor import AuditInterceptor
 from tallymark_spark_jobs.lake.opening import Format, Lake
 
-pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.timeout(1500)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.process,
+    pytest.mark.soak,
+    pytest.mark.timeout(1500),
+]
 W = 5_000
 EACH = 400
 LOST = (7, 8, 250)

@@ -14,7 +14,7 @@ from tallymark import Admin, Producer
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_spark_jobs.engine.errors import line_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.process]
+pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.soak]
 READER = """
 import json, sys
 from pyspark.sql import SparkSession

@@ -17,6 +17,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final, Literal
+from unittest.mock import patch
 from urllib.parse import urlencode
 
 from fastapi import FastAPI
@@ -28,9 +29,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from prepared_clusters import cluster, registry, snapshots
 from prepared_store import HOSTILE, Prepared, deployment_in, prepare
 
+from tallymark.clock import now_ms
 from tallymark.net.web.server import WebServer, listen
 from tallymark_audit.store import open_store
 from tallymark_dashboards.app.application import create_app
+from tallymark_dashboards.live import renderings
 from tallymark_dashboards.snapshots.holder import Snapshots
 
 CHROMIUM: Final = shutil.which("chromium") or "chromium"
@@ -38,6 +41,8 @@ COLOURS: Final = 128
 HIGHEST: Final = 2600
 """Pixels; what is below is more rows of the same table."""
 FRESH_S: Final = 5.0
+OLDEST_MS: Final = 20_000
+"""So long after it was prepared a store looks as it did."""
 THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 
 
@@ -102,19 +107,31 @@ def served(
     fresh: bool = False,
 ) -> Iterator[tuple[str, Prepared]]:
     """The dashboards of a prepared store and of prepared clusters, and their address. ``now``
-    (ms): as of when they were prepared, if not now. ``hours``: of clean windows. ``fresh``:
-    clusters stay as of now, as if brokers answered, however long it takes."""
+    (ms): as of when they were prepared, if not now; else the pages show them as of then, however
+    long it takes (nothing is judged any more, and after a minute every page said so). ``hours``:
+    of clean windows. ``fresh``: clusters stay as of now, as if brokers answered, however long it
+    takes."""
     with tempfile.TemporaryDirectory() as folder:
         deployment = deployment_in(Path(folder))
         with open_store(deployment.audit_store) as store:
-            now = now or time.time_ns() // 1_000_000
+            ages = nullcontext() if now else _pages_as_of(now_ms())
+            now = now or now_ms()
             prepared = prepare(
                 store, deployment, now, hours=hours, stopped=stopped, hostile=hostile
             )
             found = snapshots(now)
             app = create_app(deployment, store, found)
-            with serving(app) as url, _kept_fresh(found) if fresh else nullcontext():
+            with ages, serving(app) as url, _kept_fresh(found) if fresh else nullcontext():
                 yield url, prepared
+
+
+@contextmanager
+def _pages_as_of(now: int) -> Iterator[None]:
+    def capped() -> int:
+        return min(now_ms(), now + OLDEST_MS)
+
+    with patch.object(renderings, "now_ms", capped):
+        yield
 
 
 @contextmanager
