@@ -86,12 +86,14 @@ def create_app(
     )
     app.include_router(static_routes.router)
     app.include_router(health.router)
-    app.include_router(audit_router, prefix=PREFIX)
-    for tables in TABLES:
-        app.include_router(tables.router)
     app.include_router(page_routes.router())
     app.include_router(decide.router())
     app.include_router(repair.router())
+    # Behind the pages: FastAPI prepares the routes of a router when a request comes to it first,
+    # and those of the audit, with all their parameters, would hold up the first page.
+    app.include_router(audit_router, prefix=PREFIX)
+    for tables in TABLES:
+        app.include_router(tables.router)
     app.add_middleware(Measured, metrics=_own_metrics(app.state.context, app.state.hub))
     app.add_middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM, compresslevel=5)
     app.add_middleware(PathPrefix, prefix=deployment.dashboards.path_prefix)

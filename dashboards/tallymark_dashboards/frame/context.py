@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -110,7 +110,9 @@ class Context:
         return "vendor/idiomorph.min.js" in self.static
 
 
+@lru_cache(maxsize=4)
 def _templates(settings: str) -> jinja2.Environment:
+    """Made once a process: templates are compiled when they are used first."""
     found = jinja2.FileSystemLoader(HERE / "templates")
     environment = jinja2.Environment(
         loader=found,
