@@ -50,10 +50,12 @@ def compiled(built: Path) -> ModuleType:
     return module
 
 
+@pytest.mark.soak  # it compiles for half a minute
 def test_it_is_of_this_source(compiled: ModuleType) -> None:
     assert zlib.crc32(Path(record_walk.__file__).read_bytes()) == compiled.SOURCE
 
 
+@pytest.mark.soak  # it compiles for half a minute
 def test_every_changed_byte_is_judged_alike(compiled: ModuleType) -> None:
     """What it reads comes from strangers: wherever a byte is another one, or the end is missing,
     it says what the uncompiled walk says."""
@@ -70,6 +72,7 @@ def test_every_changed_byte_is_judged_alike(compiled: ModuleType) -> None:
         assert compiled.is_whole(payload, 0, count) == record_walk.is_whole(payload, 0, count)
 
 
+@pytest.mark.soak  # it compiles for half a minute
 def test_it_needs_nothing_but_python(built: Path) -> None:
     """The image's last stage has neither mypy nor a compiler: a kernel that imported something of
     theirs would be left out there in silence."""

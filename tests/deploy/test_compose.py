@@ -203,6 +203,7 @@ def test_that_check_sees_who_listens_and_who_does_not() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_every_service_starts_and_becomes_healthy(tmp_path: Path) -> None:
     if not shutil.which("unshare") or subprocess.run([*UNSHARE, "true"]).returncode:

@@ -47,7 +47,7 @@ def test_the_list_has_the_server_and_its_clients() -> None:
     assert {"kafka_2.13-4.1.0.jar", "kafka-clients-4.1.0.jar"} <= names
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_bill_of_materials_has_every_lock(sbom: ModuleType, tmp_path: Path) -> None:
     sbom.sys.argv = ["sbom", str(tmp_path / "sbom.json")]
     sbom.main()

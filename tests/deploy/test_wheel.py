@@ -71,6 +71,7 @@ def without_npm(folder: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.soak
 def test_without_npm_node_comes_from_a_wheel(clean_clone: Path, tmp_path: Path) -> None:
     """On a machine without npm no wheel could be built from a clone."""
     node = str(tmp_path / "node")

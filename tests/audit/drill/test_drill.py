@@ -16,6 +16,7 @@ FAULTS = ("drop", "duplicate", "corrupt", "drop-events", "kill-collector", "torn
 
 
 @pytest.mark.process
+@pytest.mark.soak
 @pytest.mark.timeout(900)  # it waits for what takes a minute on a machine that is not busy
 def test_one_seed_finds_everything_and_nothing_else(tmp_path: Path) -> None:
     plan = make_drill_plan(11, 14, FAULTS)

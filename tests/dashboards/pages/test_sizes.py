@@ -137,6 +137,7 @@ def test_pages_of_ten_thousand_lead_to_the_next(large: tuple[TestClient, Large])
 
 @pytest.mark.process
 @pytest.mark.browser
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_ten_thousand_of_everything_fit_at_every_width(
     large_app: tuple[FastAPI, Large], browser: Browser
