@@ -24,7 +24,6 @@ Object.defineProperty(document, "hidden", { get: () => window.nobodyLooks });"""
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     context = browser.new_context(viewport=ViewportSize(width=1280, height=900))
-    context.set_default_timeout(40_000)
     yield context
     context.close()
 

@@ -103,7 +103,6 @@ def tab(world: World, browser: Browser) -> Iterator[Tab]:
     console, and without a request to another host."""
     context = browser.new_context(viewport={"width": 1280, "height": 400})
     tab: Tab = context.new_page()
-    tab.set_default_timeout(40_000)
     errors: list[str] = []
     asked: list[str] = []
     tab.on("pageerror", lambda error: errors.append(str(error)))
@@ -120,7 +119,7 @@ def tab(world: World, browser: Browser) -> Iterator[Tab]:
 
 
 def shows(tab: Tab, name: str, value: int) -> None:
-    expect(tab.locator(f"#n-{name}")).to_have_text(str(value), timeout=40_000)
+    expect(tab.locator(f"#n-{name}")).to_have_text(str(value))
 
 
 def focused(tab: Tab) -> str:
@@ -205,7 +204,7 @@ def test_the_tab_tells_the_worst_state_and_changes_are_announced(world: World, t
     expect(tab).to_have_title("Rows · Tallymark")
     world.tone, world.count = "bad", 3
     world.touch()
-    expect(tab).to_have_title("(3) Rows · Tallymark", timeout=40_000)
+    expect(tab).to_have_title("(3) Rows · Tallymark")
     assert "icon-bad" in (tab.get_attribute("#icon", "href") or "")
     expect(tab.locator("#live-news")).to_have_text("Rows: 3 wrong; before: nothing is wrong")
     world.set("beta", 6)
@@ -237,7 +236,7 @@ def test_a_page_says_why_the_store_cannot_be_read(
     with monkeypatch.context() as patch:
         patch.setattr(world.app.state.hub, "_marker", gone)
         said = "the log of the dashboards says why"
-        expect(tab.locator("#live-why")).to_contain_text(said, timeout=40_000)
+        expect(tab.locator("#live-why")).to_contain_text(said)
     expect(tab.locator("#live-why")).to_be_hidden(timeout=40_000)
 
 

@@ -12,12 +12,12 @@ import shutil
 from asyncio import events
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 CHROMIUM: Final = shutil.which("chromium")
-SLOW_MS: Final = 40_000
+SLOW_MS: Final = 90_000
 """A busy machine takes its time."""
 
 
@@ -30,7 +30,26 @@ class OneChromium:
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         expect.set_options(timeout=SLOW_MS)
+        self._be_patient()
         _run(None)
+
+    def _be_patient(self) -> None:
+        """What a page is asked for may take as long as what is expected of it: half a minute,
+        which is usual, is short where four test runs share two slow cores."""
+        new_context, new_page = self._browser.new_context, self._browser.new_page
+
+        def patient_context(**options: Any) -> BrowserContext:
+            context = new_context(**options)
+            context.set_default_timeout(SLOW_MS)
+            return context
+
+        def patient_page(**options: Any) -> Page:
+            page = new_page(**options)
+            page.set_default_timeout(SLOW_MS)
+            return page
+
+        self._browser.new_context = patient_context  # type: ignore[method-assign]
+        self._browser.new_page = patient_page  # type: ignore[method-assign]
 
     @contextmanager
     def shown(self) -> Iterator[Browser]:
