@@ -221,14 +221,13 @@ def flip(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda data: b"",
-        lambda data: b"garbage" * 1000,
-        lambda data: data[:-1],
-        lambda data: data[:30],
-        lambda data: data + b"x",
-        flip,
+        pytest.param(lambda data: b"", id="empty"),
+        pytest.param(lambda data: b"garbage" * 1000, id="garbage", marks=pytest.mark.soak),
+        pytest.param(lambda data: data[:-1], id="cut"),
+        pytest.param(lambda data: data[:30], id="cut short", marks=pytest.mark.soak),
+        pytest.param(lambda data: data + b"x", id="longer", marks=pytest.mark.soak),
+        pytest.param(flip, id="one bit"),
     ],
-    ids=["empty", "garbage", "cut", "cut short", "longer", "one bit"],
 )
 def test_damaged_code_is_never_run_but_compiled_again(
     damage: Any, known: Path, caplog: pytest.LogCaptureFixture
@@ -251,7 +250,10 @@ def test_whole_code_that_numba_cannot_load_is_compiled_again(known: Path) -> Non
     assert len(codes(known)[0].read_bytes()) > 1000
 
 
-@pytest.mark.parametrize("obstacle", ["no folder", "read-only", "no home"])
+@pytest.mark.parametrize(
+    "obstacle",
+    ["no folder", *(pytest.param(one, marks=pytest.mark.soak) for one in ("read-only", "no home"))],
+)
 def test_where_nothing_can_be_written_it_is_compiled_for_this_process(
     obstacle: str,
     cache: Path,
@@ -336,6 +338,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.soak
 def test_four_processes_at_once_compile_for_the_first_time(cache: Path) -> None:
     said = [process.communicate(timeout=250) for process in [start() for _ in range(4)]]
     assert said == [("17 True\n", "")] * 4
@@ -343,6 +346,7 @@ def test_four_processes_at_once_compile_for_the_first_time(cache: Path) -> None:
     assert sorted(path.name for path in cache.iterdir()) == [codes(cache)[0].name, "lock"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("folder", ["cache", "known"], ids=["compiling", "loading"])
 def test_a_process_ends_while_it_warms(folder: str, request: pytest.FixtureRequest) -> None:
     """Whatever the thread does just then: it delays no exit, and crashes none."""

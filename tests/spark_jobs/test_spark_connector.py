@@ -65,6 +65,7 @@ def both(spark: Any, servers: str, **options: str) -> tuple[Any, Any]:
     return ours, theirs
 
 
+@pytest.mark.soak
 def test_the_rows_are_the_same(spark: Any, servers: str) -> None:
     ours, theirs = both(spark, servers, includeHeaders="true")
     assert ours.columns == theirs.columns

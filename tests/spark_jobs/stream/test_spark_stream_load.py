@@ -84,7 +84,7 @@ class Stream:
         return sum(commit.operation == "load" for commit in self.table.history())
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture(params=["delta", pytest.param("iceberg", marks=pytest.mark.soak)])
 def stream(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Iterator[Stream]:
     with BrokerThread(tmp_path / "broker") as broker:
         made = Stream(spark, tmp_path, broker.bootstrap_servers, request.param)
