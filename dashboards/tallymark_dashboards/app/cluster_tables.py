@@ -24,6 +24,7 @@ from tallymark_dashboards.app.table_fields import (
     states_of,
     table_router,
 )
+from tallymark_dashboards.snapshots.broker_rows import broker_rows
 from tallymark_dashboards.snapshots.cluster_counts import counts_of
 from tallymark_dashboards.snapshots.shapes import (
     ClusterState,
@@ -42,6 +43,7 @@ CLUSTERS: Final = Listing(
         "topics": known("Its topics."),
         "partitions": known("Their partitions."),
         "leaderless": known("Partitions without a leader."),
+        "below_min": known("Partitions that refuse acks=all: too few replicas are in sync."),
         "under_replicated": known("Partitions with a replica that is not in sync."),
         "groups": known("Its consumer groups."),
         "left_out": text("What is not kept in memory, because there is too much."),
@@ -59,7 +61,12 @@ BROKERS: Final = Listing(
         "rack": text("Its rack; empty: none."),
         "controller": flag("Whether it is the controller."),
         "fenced": flag("Whether it must not serve clients."),
+        "lives": flag("Whether it is there; a broker that is gone may still have replicas."),
         "leads": number("Partitions that it leads."),
+        "preferred": number("Of these, those whose preferred leader it is."),
+        "led_elsewhere": number("Partitions that prefer it and have another leader, or none."),
+        "replicas": number("Partitions that it has a replica of."),
+        "not_in_sync": number("Of these, those in which it is not in sync."),
         "as_of": READ["as_of"],
     },
     {"cluster": str, "broker": int},
@@ -73,9 +80,28 @@ DANGER: Final = Listing(
         "leaderless": flag("It has no leader; else a replica is not in sync."),
         "replicas": listed("The brokers that have a replica."),
         "in_sync": listed("Those of them that are in sync."),
+        "below_min": flag("It refuses acks=all: too few are in sync."),
+        "min_in_sync": known("min.insync.replicas of its topic."),
+        "since": time("When that was seen first; 0: not known,"),
         "as_of": READ["as_of"],
     },
     {"cluster": str, "topic": str, "partition": int},
+)
+ISR_CHANGES: Final = Listing(
+    "isr_changes",
+    {
+        "cluster": text("The cluster."),
+        "number": number("The newest change of the cluster is 0."),
+        "at": time("When it was seen,"),
+        "after": time("The look before, when it was not so yet,"),
+        "broker": number("The broker that left an ISR or joined it."),
+        "change": text("left or joined."),
+        "why": text("What can be seen of the reason from outside; the leader's log has the rest."),
+        "partitions": number("Of how many partitions."),
+        "led": number("How many of them the broker led before."),
+        "named": listed("The first of these partitions."),
+    },
+    {"cluster": str, "number": int},
 )
 GROUPS: Final = Listing(
     "groups",
@@ -133,6 +159,16 @@ def partitions_in_danger(
     return lists.answer_rows(request, DANGER, rows, asked)
 
 
+@lists.route(router, "/isr-changes", ISR_CHANGES)
+def isr_changes(
+    request: Request, asked: params.Paged, cluster: params.ClusterName = None
+) -> Response:
+    """Which brokers left the replicas in sync of partitions, or came back, as far as these
+    dashboards have seen it."""
+    rows = [row for one in states_of(request, cluster) for row in _isr_changes(one)]
+    return lists.answer_rows(request, ISR_CHANGES, rows, asked)
+
+
 @lists.route(router, "/groups", GROUPS)
 def groups(
     request: Request,
@@ -178,6 +214,7 @@ def _cluster(state: ClusterState) -> Row:
         "topics": counts.topics,
         "partitions": counts.partitions,
         "leaderless": counts.leaderless,
+        "below_min": counts.below_min,
         "under_replicated": counts.under_replicated,
         "groups": counts.groups,
         "left_out": state.left_out,
@@ -188,20 +225,39 @@ def _cluster(state: ClusterState) -> Row:
 
 
 def _brokers(state: ClusterState) -> Iterator[Row]:
-    found = state.brokers.value
-    if found is None:
+    if state.brokers.value is None:
         return
-    leads = counts_of(state).leads
-    for one in found.brokers:
+    for one in broker_rows(state, counts_of(state)):
         yield {
             "cluster": state.name,
             "broker": one.id,
             "address": one.address,
             "rack": one.rack,
-            "controller": one.id == found.controller,
+            "controller": one.controller,
             "fenced": one.fenced,
-            "leads": leads.get(one.id, 0),
+            "lives": bool(one.lives),
+            "leads": one.counts.leads,
+            "preferred": one.counts.preferred,
+            "led_elsewhere": one.counts.elsewhere,
+            "replicas": one.counts.replicas,
+            "not_in_sync": one.counts.behind,
             "as_of": state.brokers.at,
+        }
+
+
+def _isr_changes(state: ClusterState) -> Iterator[Row]:
+    for place, one in enumerate(state.isr_changes):
+        yield {
+            "cluster": state.name,
+            "number": place,
+            "at": one.at,
+            "after": one.after,
+            "broker": one.broker,
+            "change": one.change,
+            "why": one.why,
+            "partitions": one.count,
+            "led": one.led,
+            "named": list(one.named),
         }
 
 
@@ -214,6 +270,9 @@ def _in_danger(state: ClusterState) -> Iterator[Row]:
             "leaderless": one.leaderless,
             "replicas": list(one.replicas),
             "in_sync": list(one.isr),
+            "below_min": one.below_min,
+            "min_in_sync": one.min_insync,
+            "since": one.since,
             "as_of": state.topics.at,
         }
 

@@ -17,8 +17,14 @@ from tallymark.protocol.topic_partition import TopicPartition
 from tallymark_dashboards.snapshots.group_book import Ends, GroupBook, Key, Seen
 from tallymark_dashboards.snapshots.groups_reading import BrokerGroups
 from tallymark_dashboards.snapshots.record_times import RecordTimes
+from tallymark_dashboards.snapshots.replica_book import ReplicaBook
 from tallymark_dashboards.snapshots.shapes import ClusterState, GroupState, Part
-from tallymark_dashboards.snapshots.topics_reading import Logs, first_ones, topic_states
+from tallymark_dashboards.snapshots.topics_reading import (
+    Logs,
+    Minimums,
+    first_ones,
+    topic_states,
+)
 from tallymark_dashboards.snapshots.zookeeper_reading import ZooKeeperReader
 
 T = TypeVar("T")
@@ -40,6 +46,8 @@ class ClusterWatch:
         self._breathe = breathe
         self._admin: Admin | None = None
         self._logs = Logs()
+        self._minimums = Minimums()
+        self._replicas = ReplicaBook()
         self._groups = BrokerGroups()
         self._zookeeper = ZooKeeperReader(zookeeper) if zookeeper else None
         self._records = RecordTimes(cluster)
@@ -86,7 +94,16 @@ class ClusterWatch:
             return replace(state, zookeeper=self._in_zookeeper(state, every_ms))
         listed = self._part(Part(None), every_ms, self._read_groups)
         topics = self._part(state.topics, every_ms, self._read_topics)
-        state = replace(state, brokers=brokers, topics=topics)
+        if not topics.error and brokers.value is not None:
+            live = {one.id for one in brokers.value.brokers}
+            self._replicas.see(topics.value, live, topics.at)
+        state = replace(
+            state,
+            brokers=brokers,
+            topics=topics,
+            isr_changes=self._replicas.changes,
+            short_since=self._replicas.short_since,
+        )
         made = self._part(state.groups, every_ms, lambda: self._states(self._groups.seen))
         groups = made if not listed.error else _failed(made, listed)
         if self._groups.unlisted and not groups.error:
@@ -123,8 +140,9 @@ class ClusterWatch:
         self._described, self._more_topics = first_ones(found)
         self._logs.read(admin, self._described, self._partitions(), self._now, self._breathe)
         self.book.follow(self._logs.ends, self._partitions())
+        self._minimums.read(admin, self._described)
         ends: Mapping[TopicPartition, Ends] = self._logs.ends
-        return topic_states(self._described, ends, self._breathe)
+        return topic_states(self._described, ends, self._minimums.known, self._breathe)
 
     def _in_zookeeper(self, state: ClusterState, every_ms: int) -> Part[Mapping[str, GroupState]]:
         zookeeper = self._zookeeper

@@ -15,11 +15,13 @@ from typing import Final, Generic, Literal, TypeVar
 
 from tallymark.client.admin.cluster import BrokerDescription, ClusterDescription
 from tallymark.client.admin.groups import MemberDescription
+from tallymark.protocol.topic_partition import TopicPartition
 
 __all__ = ["BrokerDescription", "ClusterDescription", "MemberDescription"]
 
 T = TypeVar("T")
 Kept = Literal["brokers", "zookeeper"]
+WhichWay = Literal["left", "joined"]
 _PATIENCE_MS: Final = 10_000
 
 
@@ -92,12 +94,22 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic of one cluster. ``ends_at``: when starts and ends were read, 0 never."""
+    """A topic of one cluster. ``ends_at``: when starts and ends were read, 0 never.
+    ``min_insync``: its min.insync.replicas, read only of topics with a replica out of sync; None:
+    not known."""
 
     name: str
     internal: bool
     partitions: tuple[PartitionState, ...]
     ends_at: int = field(default=0, compare=False)
+    min_insync: int | None = None
+
+    def below_min(self, one: PartitionState) -> bool:
+        """Whether the partition refuses acks=all: fewer replicas are in sync than
+        min.insync.replicas asks for, or than there are (KIP-966). False where that is not known,
+        and without a leader, which is worse."""
+        least = min(self.min_insync or 0, len(one.replicas))
+        return not one.leaderless and len(one.isr) < least
 
     @property
     def leaderless(self) -> tuple[int, ...]:
@@ -169,6 +181,22 @@ class TopicLag:
     status: Status
 
 
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """Broker ``broker`` left the ISR of ``count`` partitions, or joined it; the first are ``named``
+    ("orders-3"). Seen at ``at`` (ms), after the look before it at ``after``. ``led``: how many of
+    them it led before."""
+
+    at: int
+    after: int
+    broker: int
+    change: WhichWay
+    why: str
+    count: int
+    named: tuple[str, ...]
+    led: int = 0
+
+
 def _no_topics() -> Part[Mapping[str, TopicState]]:
     return Part({})
 
@@ -185,7 +213,8 @@ def _no_brokers() -> Part[ClusterDescription | None]:
 class ClusterState:
     """One cluster of the deployment. ``groups`` are those that brokers keep, ``zookeeper`` those of
     consumers that coordinate themselves there. ``left_out`` says what the bounds of memory cut off
-    ("": nothing)."""
+    ("": nothing). ``isr_changes``: those that were seen, the newest first;
+    ``short_since``: of each partition with a replica out of sync when that was seen first (ms)."""
 
     name: str
     address: str = ""
@@ -194,6 +223,8 @@ class ClusterState:
     groups: Part[Mapping[str, GroupState]] = field(default_factory=_no_groups)
     zookeeper: Part[Mapping[str, GroupState]] = field(default_factory=_no_groups)
     left_out: str = ""
+    isr_changes: tuple[IsrChange, ...] = ()
+    short_since: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
 
     def group(self, name: str) -> GroupState | None:
         """The group of that name; the brokers' first."""

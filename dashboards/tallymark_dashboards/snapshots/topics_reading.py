@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.configs import ConfigResource, Configs
 from tallymark.client.admin.topics import TopicDescription
+from tallymark.errors import KafkaError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 from tallymark_dashboards.snapshots.group_book import Ends
 from tallymark_dashboards.snapshots.rhythm import Turns
@@ -18,6 +21,7 @@ _AT_ONCE: Final = 500
 _READ_BY_GROUPS: Final = 5_000
 """Partitions that groups read, asked for in one look; then in turns."""
 _OTHERS: Final = 2_000
+_MIN_INSYNC: Final = "min.insync.replicas"
 
 
 class Logs:
@@ -60,21 +64,53 @@ class Logs:
             breathe()
 
 
+class Minimums:
+    """min.insync.replicas of the topics with a replica out of sync; of the others nobody needs
+    it."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+        self._turns = Turns(_AT_ONCE)
+
+    def read(self, admin: Admin, topics: Mapping[str, TopicDescription]) -> None:
+        """Ask for them, for so many in one look. A cluster that refuses is no error: then they are
+        not known."""
+        short = [
+            name
+            for name, one in sorted(topics.items())
+            if any(part.under_replicated for part in one.partitions)
+        ]
+        self.known = {name: self.known[name] for name in short if name in self.known}
+        asked = [ConfigResource("topic", name) for name in self._turns.take(short)]
+        if not asked:
+            return
+        answers: Mapping[ConfigResource, Configs] = {}
+        with suppress(KafkaError):
+            answers = admin.describe_configs(asked, names=[_MIN_INSYNC]).done
+        for resource, configs in answers.items():
+            entry = configs.get(_MIN_INSYNC)
+            if entry is not None and (entry.value or "").isdecimal():
+                self.known[resource.name] = int(entry.value or "")
+
+
 def topic_states(
     topics: Mapping[str, TopicDescription],
     ends: Mapping[TopicPartition, Ends],
+    minimums: Mapping[str, int],
     breathe: Callable[[], None],
 ) -> dict[str, TopicState]:
-    """The topics with the ends of their logs."""
+    """The topics with the ends of their logs, and min.insync.replicas where it is known."""
     found: dict[str, TopicState] = {}
     for some in _portions(sorted(topics), _AT_ONCE):
         for name in some:
-            found[name] = _state(topics[name], ends)
+            found[name] = _state(topics[name], ends, minimums.get(name))
         breathe()
     return found
 
 
-def _state(topic: TopicDescription, ends: Mapping[TopicPartition, Ends]) -> TopicState:
+def _state(
+    topic: TopicDescription, ends: Mapping[TopicPartition, Ends], least: int | None
+) -> TopicState:
     known = [ends.get((topic.name, part.partition)) for part in topic.partitions]
     parts = tuple(
         PartitionState(
@@ -88,7 +124,7 @@ def _state(topic: TopicDescription, ends: Mapping[TopicPartition, Ends]) -> Topi
         for part, found in zip(topic.partitions, known, strict=True)
     )
     read_at = min((found.at for found in known if found is not None), default=0)
-    return TopicState(topic.name, topic.internal, parts, read_at)
+    return TopicState(topic.name, topic.internal, parts, read_at, least)
 
 
 def first_ones(

@@ -386,7 +386,7 @@ def test_alerting_rules_name_metrics_that_exist(store: Store, tmp_path: Path) ->
 
 def test_the_grafana_dashboard_names_metrics_that_exist(store: Store, tmp_path: Path) -> None:
     fill(store)
-    names = told(store, tmp_path)
+    names = told(store, tmp_path) | told_by_a_broker(tmp_path)
     board = json.loads((DEPLOY / "grafana" / "tallymark-audit.json").read_text())
     expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     queries = [one["definition"] for one in board["templating"]["list"] if "definition" in one]

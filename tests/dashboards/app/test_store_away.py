@@ -115,7 +115,7 @@ def test_the_page_of_clusters_says_that_edges_are_not_known(place: Place) -> Non
     assert 'id="edge-dc1-to-aggregate"' in before
     place.take_away("moved")
     page = place.client.get("/clusters").text
-    assert "partitions without a leader" in page  # what brokers said
+    assert "2 without a leader" in page  # what brokers said
     assert "? not known" in page.partition("<svg")[2].partition("</svg>")[0]
     assert 'id="edge-' not in page
     assert "cannot be read now" in page.partition('id="edges"')[2].partition("<h2")[0]

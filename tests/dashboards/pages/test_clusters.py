@@ -1,6 +1,8 @@
 """The page of clusters and edges."""
 
+import re
 from collections.abc import Iterator
+from html import unescape
 
 import pytest
 from fastapi.testclient import TestClient
@@ -8,10 +10,11 @@ from prepared_clusters import HOSTILE, snapshots, topic
 
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
+from tallymark_audit.collector.replication_incidents import GIVEN_UP, UNCLEAN_ELECTION
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.store import Store
 from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
-from tallymark_audit.store.schema.tables import copied, progress
+from tallymark_audit.store.schema.tables import copied, incidents, progress
 from tallymark_dashboards.app.application import create_app
 from tallymark_dashboards.snapshots.holder import Snapshots
 from tallymark_dashboards.snapshots.registry_shapes import RegistryState
@@ -98,11 +101,67 @@ def test_parts_that_are_of_one_age_are_one_line() -> None:
 
 def test_partitions_without_a_leader_are_named(shown: TestClient) -> None:
     page = shown.get("/clusters").text
-    assert "partitions without a leader" in row(page, "cluster-dc1")
+    assert "2 without a leader" in row(page, "cluster-dc1")
     assert "no leader" in row(page, "bad-dc1-payments-2")
     assert "under-replicated" in row(page, "bad-dc1-payments-0")
     assert "controller" in row(page, "broker-dc1-2")
     assert "✗ 2 without a leader" in page
+
+
+def test_partitions_that_refuse_acks_all_are_named_with_their_minimum(shown: TestClient) -> None:
+    """A partition with one of three replicas in sync and a minimum of 2 was "under-replicated": as
+    if producers could go on."""
+    page = shown.get("/clusters").text
+    ledger = row(page, "bad-dc1-ledger-0")
+    assert "below minimum" in ledger
+    assert ">2<" in ledger
+    assert "Z</time>" in ledger  # since when
+    assert "below minimum" not in row(page, "bad-dc1-payments-0")
+    assert page.index('id="bad-dc1-payments-5"') < page.index('id="bad-dc1-ledger-0"')
+    assert page.index('id="bad-dc1-ledger-0"') < page.index('id="bad-dc1-payments-0"')
+
+
+def test_which_broker_leads_what_and_which_left_the_replicas_in_sync(shown: TestClient) -> None:
+    page = shown.get("/clusters").text
+    cells = re.findall(
+        r'class="n">(?:<span class="number[^>]*>)?([\d,]+)<', row(page, "broker-dc1-3")
+    )
+    leads, preferred, elsewhere, replicas, behind = map(int, cells)
+    assert (preferred, elsewhere, behind) == (0, 1, 4)  # of ledger it is the first replica
+    assert leads > 0
+    assert replicas == 24
+    changes = page.partition('id="isr-dc1-region"')[2].partition("</table>")[0]
+    assert changes.count("<tr id=") == 3
+    assert "1,204" in changes
+    assert "its broker was not there" in changes
+    assert "did not keep up" in changes
+    answer = shown.get("/api/v1/isr-changes?cluster=dc1").json()["isr_changes"]
+    assert [(one["broker"], one["change"], one["led"]) for one in answer] == [
+        (2, "joined", 0), (2, "left", 0), (3, "left", 402),
+    ]  # fmt: skip
+
+
+def test_unclean_elections_of_the_range_stand_on_the_page(shown: TestClient, judged: Store) -> None:
+    said = "None in this range."
+    assert said in shown.get("/clusters").text
+    now = now_ms()
+    place = {"topic": "payments", "partition": 2, "from_offset": 90, "to_offset": 120}
+    with judged.write() as connection:
+        for kind, at in ((UNCLEAN_ELECTION, now - W), (GIVEN_UP, now - 2 * DAY), ("gap", now - W)):
+            connection.execute(
+                incidents.insert().values(cluster="dc1", at=at, kind=kind, reason="<b>why", **place)
+            )
+    page = shown.get("/clusters?range=24h").text
+    table = page.partition('id="unclean-region"')[2].partition("</table>")[0]
+    assert table.count("<tr class=") == 1
+    assert "unclean election" in table
+    assert "90–119" in table
+    assert "<b>why" not in table
+    href = unescape(page.partition('id="unclean-region"')[2].partition("download>CSV")[0]).split(
+        '"'
+    )[-2]
+    assert len(shown.get(href).text.splitlines()) == 2
+    assert said in shown.get("/clusters?range=15m&from=2020-01-01&to=2020-01-02").text
 
 
 def test_a_cluster_that_is_away_keeps_its_last_state_with_its_age(shown: TestClient) -> None:

@@ -13,6 +13,7 @@ from tallymark_dashboards.snapshots.registry_shapes import (
     SubjectState,
     SubjectVersion,
 )
+from tallymark_dashboards.snapshots.replica_book import BACK, BEHIND, GONE, NAMED
 from tallymark_dashboards.snapshots.shapes import (
     BrokerDescription,
     ClusterDescription,
@@ -21,6 +22,7 @@ from tallymark_dashboards.snapshots.shapes import (
     Delay,
     GroupPartition,
     GroupState,
+    IsrChange,
     MemberDescription,
     Part,
     PartitionState,
@@ -98,6 +100,8 @@ def cluster(name: str, now: int) -> ClusterState:
     topics = [topic("clicks", 12), topic("orders", 4), topic("_tallymark_audit", 1)]
     if name == "dc1":
         topics += [topic("payments", 6, leaderless=(2, 5), short=1)]
+        alone = PartitionState(0, 1, (3, 1, 2), (1,), 0, 10_000)
+        topics += [TopicState("ledger", False, (alone,), 1, min_insync=2)]
     at = now - 7 * MINUTE if name == "dc2" else now - 4_000
     away = "dc2-broker-1.example:9092: connect failed: connection refused" if name == "dc2" else ""
     return ClusterState(
@@ -106,6 +110,19 @@ def cluster(name: str, now: int) -> ClusterState:
         Part(ClusterDescription(f"id-{name}", 2, brokers), at, now, away),
         Part({one.name: one for one in topics}, at, now, away),
         groups(now) if name == "dc1" else Part({}, at, now, away),
+        isr_changes=isr_changes(now) if name == "dc1" else (),
+        short_since={("ledger", 0): now - 6 * MINUTE} if name == "dc1" else {},
+    )
+
+
+def isr_changes(now: int) -> tuple[IsrChange, ...]:
+    """A broker that went with what it led and came back, and one that did not keep up."""
+    many = tuple(f"orders-{n}" for n in range(NAMED))
+    at, before = now - 6 * MINUTE, now - 6 * MINUTE - 10_000
+    return (
+        IsrChange(now - 2 * MINUTE, now - 3 * MINUTE, 2, "joined", BACK, 1_204, many),
+        IsrChange(at, before, 2, "left", BEHIND, 1, ("ledger-0",)),
+        IsrChange(at, before, 3, "left", GONE, 1_204, many, led=402),
     )
 
 
