@@ -1,6 +1,6 @@
 """Prometheus and Grafana as they are delivered: checked by Prometheus' own tool where there is one
-(Debian: ``apt-get install prometheus``), and the board's shape everywhere. That rules and panels name
-metrics which are served is in ``tests/audit/metrics/test_audit_metrics.py``."""
+(Debian: ``apt-get install prometheus``), and the board's shape everywhere. That rules and panels
+name metrics which are served is in ``tests/audit/metrics/test_audit_metrics.py``."""
 
 from __future__ import annotations
 
