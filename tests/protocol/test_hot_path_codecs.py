@@ -16,10 +16,12 @@ from mutation import mutated
 
 from tallymark.broker.requests.decode import decode_request
 from tallymark.errors import RemoteProtocolError
-from tallymark.protocol.codec import encode
+from tallymark.protocol.codec import decode, encode
 from tallymark.protocol.frames import encode_response
 from tallymark.protocol.messages import (
     FetchRequest,
+    FetchRequestPartition,
+    FetchRequestTopic,
     FetchResponse,
     FetchResponseAbortedTransaction,
     FetchResponseEpochEndOffset,
@@ -70,6 +72,7 @@ def plain_fetch(request: FetchRequest, version: int) -> Any:
                     part.partition_max_bytes,
                     part.log_start_offset,
                     part.high_watermark,
+                    part.corrupt,
                 )
                 for part in topic.partitions
             ],
@@ -294,3 +297,15 @@ def test_a_produce_request_may_not_name_millions(version: int) -> None:
     body = memoryview(encode(ProduceRequest(topic_data=(topic,)), version))
     with pytest.raises(RemoteProtocolError, match="are allowed"):
         read_produce(body, version)
+
+
+def test_a_batch_that_came_corrupt_is_named_by_a_tag_that_kafka_does_not_have() -> None:
+    """Where none came corrupt nothing more is sent (``test_kio_agrees`` compares the bytes)."""
+    part = FetchRequestPartition(partition=3, fetch_offset=7, corrupt=True)
+    request = FetchRequest(topics=[FetchRequestTopic(partitions=[part])])
+    for version in (15, 18):
+        data = encode(request, version)
+        (_, (ask,)) = read_fetch(memoryview(data), version).topics[0]
+        assert (ask.fetch_offset, ask.corrupt) == (7, True)
+        assert decode(FetchRequest, version, data).topics[0].partitions[0].corrupt
+    assert not read_fetch(memoryview(encode(request, 14)), 14).topics[0][1][0].corrupt

@@ -172,7 +172,7 @@ def test_a_batch_that_is_corrupt_again_and_again_is_asked_for_less_and_less_ofte
     now_ms = 0
     for _ in range(4):
         one.answered(asked_at(one, now_ms), Answer(high_watermark=10, first_offset=10), LOG, now_ms)
-        step = one.corrupt(10, "its checksum is wrong", now_ms)
+        step = one.corrupt(10, 10, "its checksum is wrong", now_ms)
         pauses.append(step.until_ms - now_ms)
         now_ms = step.until_ms
     assert pauses == [1_000, 2_000, 4_000, 8_000]
@@ -190,7 +190,7 @@ def test_epochs_that_are_over_or_not_known_yet_are_named() -> None:
 
 def test_a_corrupt_batch_is_named_with_its_leader() -> None:
     """Followers went round and round on it, and no line said whose disk was wrong."""
-    step = following().corrupt(10, "its checksum is wrong", 0)
+    step = following().corrupt(10, 10, "its checksum is wrong", 0)
     assert step.why == "batch at offset 10 from broker 1 in epoch 3: its checksum is wrong"
     assert step.code == CODES["CORRUPT_MESSAGE"]
 
@@ -213,3 +213,48 @@ def test_a_leader_that_does_not_know_its_epoch_yet_is_asked_again_soon() -> None
     assert pauses == [50, 100, 200, 400, 800, 1_000, 1_000, 1_000]
     one.is_at(LOG, -1)
     assert one.failed(CODES["CORRUPT_MESSAGE"], "bad", 0).until_ms == 1_000
+
+
+def test_a_batch_that_came_corrupt_is_named_until_a_good_one_has_come() -> None:
+    """The leader looked at nothing: its follower went round and round on a batch whose bytes on the
+    leader's disk were wrong, though a third broker had it."""
+    one = following()
+    assert not asked(one).corrupt
+    one.corrupt(10, 10, "its checksum is wrong", 0)
+    for now_ms in (1_000, 2_000):
+        ask = one.ask(LOG, now_ms)
+        assert ask is not None
+        assert (ask.offset, ask.corrupt) == (10, True)
+    grown = LOG._replace(end=12)
+    one.is_at(grown, 12)
+    ask = one.ask(grown, 2_000)
+    assert ask is not None
+    assert not ask.corrupt
+
+
+def test_batches_that_the_leader_cannot_read_or_that_begin_too_early_are_named_too() -> None:
+    unreadable, early = following(), following()
+    unreadable.answered(asked(unreadable), Answer(error=CODES["CORRUPT_MESSAGE"]), LOG, 0)
+    early.answered(asked(early), Answer(first_offset=8), LOG, 0)
+    for one in (unreadable, early):
+        ask = one.ask(LOG, 60_000)
+        assert ask is not None
+        assert ask.corrupt
+    refused = following()
+    refused.answered(asked(refused), Answer(error=CODES["NOT_LEADER_OR_FOLLOWER"]), LOG, 0)
+    ask = refused.ask(LOG, 60_000)
+    assert ask is not None
+    assert not ask.corrupt
+
+
+def test_a_log_that_was_found_corrupt_here_is_copied_again_from_there() -> None:
+    step = following(high_watermark=8).begin(LOG._replace(corrupt_from=7))
+    assert step == CutTo(7, True, "the batch at offset 7 is corrupt on this disk")
+    deleted = LogView(5, 10, LOG.epochs, corrupt_from=4)
+    assert following().begin(deleted) is None, "retention has deleted it"
+
+
+def test_a_member_of_the_isr_keeps_a_corrupt_log_as_it_is() -> None:
+    """A leader that found its log corrupt, and was replaced before it could resign, is in the ISR
+    still: cut, and elected again, it would lead without what is committed behind the batch."""
+    assert following().begin(LOG._replace(corrupt_from=7), is_member=True) is None

@@ -86,14 +86,21 @@ class CutJob:
 
 
 class CuttableLog(ShrinkingLog):
-    """See the module. ``cuts`` counts the cuts since the log was opened. ``save_recovery_points``
+    """See the module. ``cuts`` counts the cuts since the log was opened. From ``corrupt_from`` on
+    it was found to be corrupt, -1 where it was not; a cut ends that. ``save_recovery_points``
     writes the recovery points of the data directory, durably; default: there are none."""
 
     cuts: int
+    corrupt_from: int
     save_recovery_points: Callable[[], None]
     _job: FlushJob | None
     _unflushed_since_ms: int | None
     _half_cut: bool
+
+    @property
+    def is_corrupt(self) -> bool:
+        """Whether a batch was found to be corrupt that is in the log still."""
+        return self.start_offset <= self.corrupt_from
 
     def truncate_to(self, offset: int, now_ms: int) -> Cut:
         """Remove the records from ``offset`` on, in all steps, and the epochs that begin there. A
@@ -135,6 +142,8 @@ class CuttableLog(ShrinkingLog):
             raise self._health.failed(job.error, f"cut {self.name}") from job.error
         if job.cut is None:
             raise KafkaError(CODES["CORRUPT_MESSAGE"], f"cut {self.name}: {job.error}")
+        if job.cut.end_offset <= self.corrupt_from:
+            self.corrupt_from = -1
         if job.cut.offsets or job.cut.epochs:
             log.info("%s: cut: %s", self.name, job.cut)
         return job.cut

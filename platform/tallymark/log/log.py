@@ -78,6 +78,7 @@ class Log(CopyingLog):
         self._unfinished = []
         self._half_cut = False
         self.cuts = 0
+        self.corrupt_from = -1
         self.save_recovery_points = lambda: None
 
     @classmethod

@@ -44,17 +44,20 @@ UNKNOWN_EPOCH_CODE: Final = CODES["UNKNOWN_LEADER_EPOCH"]
 
 class LogView(NamedTuple):
     """The follower's log now: its first offset, the offset after its last record, and its epochs
-    as (epoch, start)."""
+    as (epoch, start). ``corrupt_from``: from this offset on the log was found to be corrupt, -1
+    where it was not."""
 
     start: int
     end: int
     epochs: Epochs
+    corrupt_from: int = -1
 
 
 class Ask(NamedTuple):
     """One partition of a fetch: ``offset`` is the end of the follower's log, ``last_epoch`` the
     epoch of its last record (KIP-595), ``high_watermark`` the one that it knows (KIP-1166),
-    ``log_start`` its first offset."""
+    ``log_start`` its first offset. ``corrupt``: the batch at ``offset`` came corrupt before; the
+    leader looks whether its own bytes are."""
 
     leader: int
     leader_epoch: int
@@ -62,6 +65,7 @@ class Ask(NamedTuple):
     last_epoch: int
     high_watermark: int
     log_start: int
+    corrupt: bool = False
 
 
 class Answer(NamedTuple):
@@ -137,11 +141,19 @@ class Following:
     failures: int = 0
     """In a row."""
     first_pause_ms: int = FIRST_PAUSE_MS
+    corrupt_at: int = -1
+    """The end of the log when the leader's next batch was corrupt, -1 for never."""
 
-    def begin(self, log: LogView) -> CutTo | None:
+    def begin(self, log: LogView, *, is_member: bool = False) -> CutTo | None:
         """The first step. An epoch that began at the very end of the log, led by this broker
         without a record, is the new leader's to fill: it goes before anything is appended, or
-        records of an older epoch would stand under its name (KAFKA-15608)."""
+        records of an older epoch would stand under its name (KAFKA-15608). A broker that found its
+        own log corrupt, and gave up the lead and its place in the ISR for that, copies it from
+        there again. A member (``is_member``) keeps it: it may be elected, and would lack what is
+        committed behind the corrupt batch."""
+        if not is_member and log.start <= log.corrupt_from < log.end:
+            why = f"the batch at offset {log.corrupt_from} is corrupt on this disk"
+            return CutTo(log.corrupt_from, log.corrupt_from < self.high_watermark, why)
         if not log.epochs or log.epochs[-1][1] < log.end:
             return None
         return CutTo(log.end, False, f"epoch {log.epochs[-1][0]} has no record")
@@ -164,12 +176,15 @@ class Following:
             return Discard()
         if answer.error == OUT_OF_RANGE:
             return self._out_of_range(answer, log)
+        if answer.error == CODES["CORRUPT_MESSAGE"]:
+            self.corrupt_at = log.end
         if answer.error:
             return self.failed(answer.error, self._explain(answer.error), now_ms)
         if answer.parted is not None:
             return self._cut(answer.parted, log, now_ms)
         first = answer.first_offset
         if first is not None and first < log.end and log.start < log.end:
+            self.corrupt_at = log.end
             why = f"broker {self.leader} sent a batch at {first}, the log ends at {log.end}"
             return self.failed(CODES["CORRUPT_MESSAGE"], why, now_ms)
         # A first batch that begins before an empty log: the leader's log starts inside of it
@@ -196,9 +211,11 @@ class Following:
             return CutTo(leader_end, leader_end < self.high_watermark, why)
         return self.failed(OUT_OF_RANGE, "the leader refused an offset that it has", now_ms)
 
-    def corrupt(self, offset: int, why: str, now_ms: int) -> SetAside:
-        """A batch of the leader cannot be appended: its checksum or its shape is wrong. Which of
-        the two disks is bad, the leader finds out from the report."""
+    def corrupt(self, offset: int, log_end: int, why: str, now_ms: int) -> SetAside:
+        """A batch of the leader cannot be appended: its checksum or its shape is wrong. The next
+        ask from this end names it, and the leader finds out whether its disk or the way here is
+        bad."""
+        self.corrupt_at = log_end
         told = f"batch at offset {offset} from broker {self.leader} in epoch {self.leader_epoch}"
         return self.failed(CODES["CORRUPT_MESSAGE"], f"{told}: {why}", now_ms)
 
@@ -223,6 +240,7 @@ class Following:
             last_epoch_of(log.epochs, log.end),
             self.high_watermark,
             log.start,
+            log.end == self.corrupt_at,
         )
 
     def _cut(self, parted: EpochEnd, log: LogView, now_ms: int) -> Step:

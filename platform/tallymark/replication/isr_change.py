@@ -9,8 +9,11 @@ brokers that are not registered leave, too, before their time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.model import NO_LEADER, ChangeState, PartitionState, Tail
 from tallymark.replication.progress import NEVER, UNKNOWN_END, Lag, Progress
 
 
@@ -20,6 +23,18 @@ class IsrChange(NamedTuple):
     isr: tuple[int, ...]
     joining: tuple[Progress, ...]
     why: str
+
+    def of(self, partition: TopicPartition, state: PartitionState, least: int) -> ChangeState:
+        """As a change of ``state``. Incomplete replicas are only needed while too few replicas have
+        a whole log."""
+        incomplete = {} if len(self.isr) >= least else state.incomplete
+        after = replace(
+            state,
+            isr=self.isr,
+            incomplete={one: tail for one, tail in incomplete.items() if one not in self.isr},
+        )
+        epochs = {one.broker: one.broker_epoch for one in self.joining}
+        return ChangeState(partition, state.version, after, self.why, epochs)
 
 
 def next_isr(
@@ -43,6 +58,22 @@ def next_isr(
     ordered = [one for one in order if one in members]
     ordered += [one for one in isr if one in members and one not in order]
     return IsrChange(tuple(ordered), tuple(joining), _why(joining, leaving, end))
+
+
+def resignation(
+    partition: TopicPartition, state: PartitionState, me: int, tail: Tail
+) -> ChangeState:
+    """The leader ``me`` found its own log bad behind ``tail``: no broker leads, and it leaves the
+    ISR, as a broker does that starts with an incomplete log."""
+    after = replace(
+        state,
+        leader=NO_LEADER,
+        leader_epoch=state.leader_epoch + 1,
+        isr=tuple(one for one in state.isr if one != me),
+        incomplete={**state.incomplete, me: tail},
+    )
+    why = f"broker {me} resigns: its log is bad from offset {tail.end} on"
+    return ChangeState(partition, state.version, after, why)
 
 
 def lag_of(one: Progress, end: int) -> Lag:

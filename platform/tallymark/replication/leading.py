@@ -22,19 +22,19 @@ An object ends with its leader epoch: nothing that was learnt in one is used in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Final, NoReturn
 
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.isr_change import IsrChange, lag_of, next_isr
+from tallymark.replication.isr_change import IsrChange, lag_of, next_isr, resignation
 from tallymark.replication.model import (
     Assignment,
     BrokerView,
     ChangeState,
     PartitionState,
     PartitionView,
+    Tail,
     least_isr,
 )
 from tallymark.replication.progress import (
@@ -63,7 +63,7 @@ class Leader:
     __slots__ = (
         *("_asked", "_assignment", "_brokers", "_followers", "_in_flight", "_lag_ms", "_least"),
         *("_look", "_now_ms", "_own", "_partition", "_unsettled", "end", "epoch", "epoch_start"),
-        *("high_watermark", "in_sync", "is_lost", "me", "state"),
+        *("_tail", "high_watermark", "in_sync", "is_lost", "me", "state"),
     )
 
     def __init__(
@@ -92,6 +92,7 @@ class Leader:
         self._unsettled: frozenset[int] = frozenset()
         self._in_flight = False
         self._look = False
+        self._tail: Tail | None = None
         self.configured(view.assignment, view.min_insync, now_ms)
 
     @property
@@ -181,23 +182,29 @@ class Leader:
         if not self._look or self._in_flight or self.is_lost:
             return None
         self._look = False
+        if self._tail is not None and self._has_successor():
+            resigned = resignation(self._partition, self.state, self.me, self._tail)
+            self._sent(resigned.state.isr)
+            return resigned
         change = self._change()
         if change is None:
             if not self._unsettled:
                 return None
             change = IsrChange(self.state.isr, (), "settles a change whose outcome is unknown")
-        self._in_flight = True
-        self._asked = frozenset(change.isr)
-        self._members_changed()
-        # Incomplete replicas are only needed while too few replicas have a whole log.
-        incomplete = {} if len(change.isr) >= self._least else self.state.incomplete
-        state = replace(
-            self.state,
-            isr=change.isr,
-            incomplete={one: tail for one, tail in incomplete.items() if one not in change.isr},
-        )
-        epochs = {one.broker: one.broker_epoch for one in change.joining}
-        return ChangeState(self._partition, self.state.version, state, change.why, epochs)
+        self._sent(change.isr)
+        return change.of(self._partition, self.state, self._least)
+
+    def resign(self, tail: Tail | None) -> None:
+        """The own log is bad behind ``tail``; None: it is not any more. The next wish gives up the
+        lead and the place in the ISR, as soon as another member could lead; until then this broker
+        leads on."""
+        self._tail = tail
+        self._look = True
+
+    @property
+    def resigns(self) -> bool:
+        """Whether it gives up the lead when it can."""
+        return self._tail is not None
 
     def answered(self, state: PartitionState | None, now_ms: int) -> None:
         """The wish was written, as ``state``. None: its outcome is unknown; the owner reads the
@@ -243,6 +250,25 @@ class Leader:
         return [lag_of(x, self.end) for x in self._followers.values() if x.behind or not x.member]
 
     # --- inside
+
+    def _sent(self, isr: Iterable[int]) -> None:
+        """A change to this ISR is on its way."""
+        self._in_flight = True
+        self._asked = frozenset(isr)
+        self._members_changed()
+
+    def _has_successor(self) -> bool:
+        """A member that could lead has asked just now for what comes after all that is committed.
+        It need not be caught up: where the corrupt batch is the next one for all of them, none ever
+        is."""
+        return any(
+            one.member
+            and one.live
+            and one.end >= self.high_watermark
+            and self._now_ms - one.asked_ms <= self._lag_ms
+            and not (one.leaving or one.broker in self.state.incomplete)
+            for one in self._followers.values()
+        )
 
     def _advance(self) -> None:
         """Raise the high watermark to what the maximal ISR has."""
@@ -319,11 +345,7 @@ class Leader:
 
     def _look_up(self, one: Progress) -> None:
         """Compare a follower with its broker's registration."""
-        broker = self._brokers.get(one.broker)
-        if broker is not None and broker.epoch > one.broker_epoch:
-            one.is_another(broker.epoch)
-        one.live = broker is not None and broker.epoch == one.broker_epoch
-        one.leaving = broker is not None and broker.leaving
+        one.look_up(self._brokers.get(one.broker))
 
     def _registered_again(self, one: Progress, broker_epoch: int) -> None:
         """A fetch in another broker epoch. One that is newer than what this broker has heard of

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from tallymark.replication.model import UNKNOWN_EPOCH
+from tallymark.replication.model import UNKNOWN_EPOCH, BrokerView
 
 UNKNOWN_END: Final = -1
 NEVER: Final = -(2**62)
@@ -44,7 +44,8 @@ class FollowerFetch(NamedTuple):
     that it asks for, which is the end of its log, the leader epoch of its last record (-1 without
     records), and where its log begins. The leader epoch in which it asks has been checked before,
     as a consumer's is (FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH). ``heard`` is that of its
-    session: later requests that change nothing here only move the time there."""
+    session: later requests that change nothing here only move the time there. ``corrupt``: the
+    leader's batch at ``offset`` came corrupt to it before."""
 
     broker: int
     broker_epoch: int
@@ -52,6 +53,7 @@ class FollowerFetch(NamedTuple):
     last_epoch: int
     log_start: int = 0
     heard: Heard | None = None
+    corrupt: bool = False
 
 
 @dataclass(slots=True)
@@ -123,6 +125,13 @@ class Progress:
         """A consumer can read on at ``offset`` there. Only of members of the ISR, who are live: one
         that is behind might never catch up with a reader that comes back to it."""
         return self.member and self.live and 0 <= self.log_start <= offset <= self.end
+
+    def look_up(self, broker: BrokerView | None) -> None:
+        """Compare it with its broker's registration, None: there is none."""
+        if broker is not None and broker.epoch > self.broker_epoch:
+            self.is_another(broker.epoch)
+        self.live = broker is not None and broker.epoch == self.broker_epoch
+        self.leaving = broker is not None and broker.leaving
 
     def is_another(self, broker_epoch: int) -> None:
         """The broker registered again: what is known of its log is of another one (KIP-903)."""

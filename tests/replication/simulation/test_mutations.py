@@ -34,11 +34,11 @@ FOUND: Final = {
     "epoch_on_the_high_watermark": Found(205, "no_answer_before_commit"),
     "least_isr": Found(0, "isr_within_replicas_and_not_below_min"),
     "reading_again": Found(
-        780, "every_isr_member_has_the_committed", ("deaf", "expire", "kill", "stop")
+        808, "every_isr_member_has_the_committed", ("deaf", "expire", "kill", "stop")
     ),
-    "start_of_the_epoch": Found(5, "every_isr_member_has_the_committed"),
-    "second_round": Found(265, "", ("power", "stop", "kill", "expire", "leave")),
-    "epoch_of_an_answer": Found(200, "high_watermark_never_falls_in_an_epoch"),
+    "start_of_the_epoch": Found(160, "every_isr_member_has_the_committed"),
+    "second_round": Found(405, "", ("power", "stop", "kill", "expire", "leave")),
+    "epoch_of_an_answer": Found(922, "high_watermark_never_falls_in_an_epoch"),
     "least_isr_of_the_controller": Found(0, "isr_within_replicas_and_not_below_min"),
     "suspects_below_the_minimum": Found(
         0, "isr_within_replicas_and_not_below_min", ("suspect", "kill")
@@ -51,6 +51,11 @@ FOUND: Final = {
     "report_of_incomplete_logs": Found(40, "acknowledged_is_kept"),
     "boot_after_the_report": Found(40, "acknowledged_is_kept"),
     "boot_of_a_clean_stop": Found(0, "", ("power", "kill")),
+    "look_at_the_own_disk": Found(20, "resigns_for_its_own_bytes", ("rot", "kill")),
+    "corrupt_members_are_not_cut": Found(
+        250, "every_isr_member_has_the_committed", ("rot", "leave")
+    ),
+    "corrupt_logs_are_copied_again": Found(5, "bad_logs_are_copied_again", ("rot", "kill")),
 }
 
 

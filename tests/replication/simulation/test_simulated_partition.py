@@ -62,6 +62,10 @@ def test_runs_do_something() -> None:
         "is the preferred leader",
         "does not answer",
         " reports broker ",
+        " rots",
+        "though",
+        "resigns: its log is bad",
+        "is corrupt on this disk",
         *(f"kind='{kind}'" for kind in FAULTS),
     ):
         assert happened in history, happened

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from simulated_controller import Term
 from simulated_disk import Disk, Record
@@ -164,6 +164,8 @@ class Process:
         log = LogAtElection(end, self.high_watermark)
         self.leader = Leader(self.id, PARTITION, view, log, self.brokers, self.now_ms, LAG_MS)
         self.leader.appended(end, self.disk.exposed)
+        if self.disk.found >= 0:
+            self.leader.resign(self.disk.tail_below(self.disk.found))
         self.parked[epoch] = WaitingForAll(epoch)
         world.check.leads(self, epoch)
         world.note("%r leads in epoch %d from %d, high watermark %d", self, epoch, end, log[1])
@@ -211,32 +213,57 @@ class Process:
 
     def fetch(self, source: Process, follower: Follower, ask: Ask, broker_epoch: int) -> None:
         """A follower's fetch: its answer is sent at once."""
-        answer, records = self._answer_to(source.id, ask, broker_epoch)
+        answer, records, corrupt = self._answer_to(source.id, ask, broker_epoch)
+        if records and self.world.flips():
+            del records[self.world.random.randrange(len(records)) :]
+            corrupt = True
         self.settle()
         if not answer.error:
             known = self.leader.high_watermark if self.leader is not None else -1
             answer = answer._replace(high_watermark=known)
-        self.world.network.send(self, source, "fetched", follower, ask, answer, records)
+        self.world.network.send(self, source, "fetched", follower, ask, answer, records, corrupt)
 
-    def fetched(self, follower: Follower, ask: Ask, answer: Answer, records: list[Record]) -> None:
-        follower.fetched(ask, answer, records)
+    def fetched(self, follower: Follower, ask: Ask, answer: Answer, *found: Any) -> None:
+        follower.fetched(ask, answer, *found)
 
-    def _answer_to(self, broker: int, ask: Ask, broker_epoch: int) -> tuple[Answer, list[Record]]:
+    def _answer_to(
+        self, broker: int, ask: Ask, broker_epoch: int
+    ) -> tuple[Answer, list[Record], bool]:
         leader = self.leader
         if leader is None or leader.is_lost or leader.epoch != ask.leader_epoch:
             newer = ask.leader_epoch > max(self.role_epoch, self.state.leader_epoch)
             older = leader is not None and leader.epoch > ask.leader_epoch
             name = "FENCED_LEADER_EPOCH" if older else "NOT_LEADER_OR_FOLLOWER"
-            return Answer(CODES["UNKNOWN_LEADER_EPOCH" if newer else name]), []
+            return Answer(CODES["UNKNOWN_LEADER_EPOCH" if newer else name]), [], False
         told = FollowerFetch(broker, broker_epoch, ask.offset, ask.last_epoch, ask.log_start)
         try:
             parted = leader.fetched(told, self.disk.epochs, self.now_ms)
         except KafkaError as refused:
-            return Answer(refused.code), []
+            return Answer(refused.code), [], False
         if parted is not None:
-            return Answer(parted=parted), []
-        records = self.disk.log[ask.offset : ask.offset + RECORDS_A_FETCH]
-        return Answer(log_start=0, first_offset=ask.offset if records else None), records
+            return Answer(parted=parted), [], False
+        if ask.corrupt:
+            pause = self.world.random.choice((1, 40, 400))
+            self.world.network.later(self, pause, self._named, leader, broker, ask.offset)
+        records, corrupt = self.disk.good(ask.offset, RECORDS_A_FETCH)
+        first = ask.offset if records or corrupt else None
+        return Answer(log_start=0, first_offset=first), records, corrupt
+
+    def _named(self, leader: Leader, broker: int, offset: int) -> None:
+        """A follower got a corrupt record there: look at the own disk."""
+        if self.leader is not leader or leader.resigns:
+            return
+        if not self.is_bad(offset):
+            self.world.note("%r has a good %d, though %d got a corrupt one", self, offset, broker)
+            return
+        self.world.note("%r finds %d corrupt", self, offset)
+        self.disk.found = offset
+        leader.resign(self.disk.tail_below(offset))
+        self.settle()
+
+    def is_bad(self, offset: int) -> bool:
+        """Whether what the own disk has there is rotten."""
+        return offset in self.disk.rotten
 
     def range_asked(self, source: Process, follower: Follower, ask: Ask) -> None:
         if self.leader is not None and self.leader.epoch == ask.leader_epoch:

@@ -31,13 +31,17 @@ class Disk:
         self.exists = False
         self.clean = False
         """The marker of a clean stop is there."""
+        self.rotten: set[int] = set()
+        """Offsets whose bytes are not any more what was written."""
+        self.found = -1
+        """From there on the process that runs knows the log to be bad; -1: nothing is known."""
         self.boots = 1
         self.boot = str(self.boots)
         """The boot that is remembered; "" for none."""
 
     @property
     def view(self) -> LogView:
-        return LogView(0, len(self.log), self.epochs)
+        return LogView(0, len(self.log), self.epochs, self.found)
 
     @property
     def tail(self) -> Tail:
@@ -50,6 +54,7 @@ class Disk:
 
     def opened(self) -> bool:
         """A process opens the log: whether it has all that was told to others."""
+        self.found = -1
         clean, self.clean = self.clean, False
         intact = is_intact(
             clean=clean,
@@ -85,6 +90,18 @@ class Disk:
         self.epochs = epochs_up_to(to, self.epochs)
         self.flushed = min(self.flushed, to)
         self.high_watermark = min(self.high_watermark, to)
+        self.rotten = {one for one in self.rotten if one < to}
+        if to <= self.found:
+            self.found = -1
+
+    def good(self, offset: int, most: int) -> tuple[list[Record], bool]:
+        """At most so many records from there on, and whether the one after them is rotten."""
+        records = self.log[offset : offset + most]
+        bad = [one for one in range(offset, offset + len(records)) if one in self.rotten]
+        return (records[: bad[0] - offset], True) if bad else (records, False)
+
+    def tail_below(self, offset: int) -> Tail:
+        return Tail(last_epoch_of(self.epochs, offset), offset)
 
     def stopped(self) -> None:
         """A clean stop."""

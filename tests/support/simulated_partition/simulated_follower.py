@@ -38,9 +38,16 @@ class Follower:
         self.machine = Following(
             PARTITION, state.leader, state.leader_epoch, process.high_watermark
         )
-        first = self.machine.begin(self._disk.view)
+        is_member = process.id in state.isr
+        first = self.machine.begin(self._disk.view, is_member=is_member)
         if first is not None:
+            if first.to < len(self._disk.log):
+                self._world.note("%r cuts to %d: %s", process, first.to, first.why)
             self._disk.cut(first.to)
+            self.machine.is_at(self._disk.view, -1)
+            process.high_watermark = min(process.high_watermark, first.to)
+            self._world.check.cut(process)
+        self._world.check.follows(process, is_member)
 
     @property
     def _is_over(self) -> bool:
@@ -62,8 +69,8 @@ class Follower:
         epoch = process.broker_epoch
         self._world.network.send(process, leader, "fetch", process, self, ask, epoch)
 
-    def fetched(self, ask: Ask, answer: Answer, records: list[Record]) -> None:
-        """An answer, perhaps to an ask of long ago."""
+    def fetched(self, ask: Ask, answer: Answer, records: list[Record], corrupt: bool) -> None:
+        """An answer, perhaps to an ask of long ago; ``corrupt``: what comes after its records."""
         if ask == self._asked:
             self._asked = None
         if self._is_over:
@@ -72,7 +79,11 @@ class Follower:
         if isinstance(step, Append):
             for record in records:
                 self.process.append(record)
-            self._followed(step.high_watermark)
+            if records or not corrupt:
+                self._followed(step.high_watermark)
+            if corrupt:
+                end, now_ms = len(self._disk.log), self.process.now_ms
+                self._do(ask, self.machine.corrupt(end, end, "it is rotten", now_ms))
         else:
             self._do(ask, step)
         pause = 3 if records else self._world.random.choice((40, 90))

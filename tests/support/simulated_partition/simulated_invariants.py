@@ -47,6 +47,11 @@ class Invariants:
         self._bytes: dict[tuple[int, int], tuple[Record, int]] = {}
         self._leaders: dict[int, str] = {}
         self._watermarks: dict[tuple[str, int], int] = {}
+        self._rotted: dict[int, set[int]] = {}
+        """By broker, the offsets that ever were rotten."""
+        self.resigned: dict[int, int] = {}
+        """How often each has resigned for that, and has started."""
+        self._starts: dict[int, int] = {}
         self._gone: set[int] = set()
         """Brokers without a process."""
         self._joins: dict[int, int] = {}
@@ -56,7 +61,18 @@ class Invariants:
 
     def may_lose(self, broker: int) -> bool:
         """One more broker may lose its tail, and nothing that was committed is lost by it."""
-        return len(self.lost | {broker}) < self.world.least_possible_isr()
+        return len(self.lost | self._rotten | {broker}) < self.world.least_possible_isr()
+
+    def may_rot(self, broker: int) -> bool:
+        """As a lost tail; of one that has lost its tail nothing is expected anyway."""
+        return broker not in self.lost and self.may_lose(broker)
+
+    def rots(self, broker: int, offset: int) -> None:
+        self._rotted.setdefault(broker, set()).add(offset)
+
+    @property
+    def _rotten(self) -> set[int]:
+        return {one for one, disk in self.world.disks.items() if disk.rotten}
 
     def loses(self, broker: int) -> None:
         self._too_many |= not self.may_lose(broker)
@@ -73,6 +89,7 @@ class Invariants:
     def started(self, broker: int) -> None:
         self._gone.discard(broker)
         self._joins.pop(broker, None)
+        self._starts[broker] = self._starts.get(broker, 0) + 1
 
     # --- where things happen
 
@@ -100,6 +117,12 @@ class Invariants:
         """A log has become shorter."""
         if process.id in self.world.nodes.state.isr and process.id not in self.lost:
             self._has_committed("every_isr_member_has_the_committed", process.id)
+
+    def follows(self, process: Process, member: bool) -> None:
+        """It has done the first step. A member may keep a log of which it knows that it is bad."""
+        if process.disk.found >= 0 and not member:
+            told = f"{process!r} knows that its log is bad from {process.disk.found} on"
+            raise Broken("bad_logs_are_copied_again", told)
 
     def moved(self, process: Process, epoch: int, high_watermark: int) -> None:
         """The high watermark of a replica moved. A leader's is the truth; what a follower has
@@ -145,6 +168,8 @@ class Invariants:
 
     def wrote(self, write: Write) -> None:
         """A write was done."""
+        if self._resigns(write):
+            self._has_reason(write)
         self._is_allowed(write)
         self._isr_is_sound(write)
         before, after = write.before.state, write.after.state
@@ -156,7 +181,7 @@ class Invariants:
         joined = set(after.isr) - set(before.isr)
         self._joined_alive(write, joined)
         if write.author.broker == before.leader:
-            self.lost -= {one for one in joined if self.world.is_current(one)}
+            self.lost -= {one for one in joined if self.world.runs_as_registered(one)}
         if self.lost.issuperset(after.isr) and not self.world.least_possible_isr() > len(self.lost):
             self._too_many = True
         raised = after.leader_epoch > before.leader_epoch
@@ -190,6 +215,9 @@ class Invariants:
                 fenced = f"registration {author.broker_epoch} of {author.broker}"
             elif (set(before.isr) ^ set(after.isr)) - {author.broker}:
                 fenced = f"broker {author.broker} takes others out of the ISR"
+        elif self._resigns(write):
+            if set(before.isr) - {author.broker} != set(after.isr):
+                fenced = f"broker {author.broker} takes others out of the ISR"
         elif author.broker != before.leader or before.leader_epoch != after.leader_epoch:
             fenced = f"broker {author.broker}, but {before.leader} leads"
         if isinstance(change, ChangeState):
@@ -203,12 +231,31 @@ class Invariants:
         before, after = write.before.state, write.after.state
         replicas = write.after.assignment.replicas
         is_within = set(after.isr) <= set(replicas) and len(set(after.isr)) == len(after.isr)
-        reports_a_tail = write.author.broker_epoch >= 0
+        reports_a_tail = write.author.broker_epoch >= 0 or self._resigns(write)
         least = min(len(before.isr), self._least(write))
         small = len(after.isr) < least and not reports_a_tail and self._is_clean(write)
         if not is_within or small:
             told = f"{before.isr} became {after.isr} of {replicas}, least {least}: {write.change}"
             raise Broken("isr_within_replicas_and_not_below_min", told)
+
+    @staticmethod
+    def _resigns(write: Write) -> bool:
+        """A leader gives up the lead, for a log that it found to be bad."""
+        before, after, author = write.before.state, write.after.state, write.author
+        is_leader = author.controller_epoch < 0 and author.broker_epoch < 0
+        return is_leader and author.broker == before.leader and after.leader == NO_LEADER
+
+    def _has_reason(self, write: Write) -> None:
+        """Its own bytes, not a word of others; there is another member; once for each reason."""
+        broker, after = write.author.broker, write.after.state
+        rotted, tail = self._rotted.get(broker, set()), after.incomplete.get(broker)
+        if tail is None or tail.end not in rotted or not after.isr:
+            told = f"broker {broker}, rotten were {sorted(rotted)}: {after}"
+            raise Broken("resigns_for_its_own_bytes", told)
+        self.resigned[broker] = self.resigned.get(broker, 0) + 1
+        # A process that starts again does not know what the one before has found.
+        if self.resigned[broker] > len(rotted) + self._starts[broker]:
+            raise Broken("resigns_once", f"broker {broker} resigned {self.resigned[broker]} times")
 
     def _least(self, write: Write) -> int:
         """Who wrote may have known an earlier setting or assignment."""

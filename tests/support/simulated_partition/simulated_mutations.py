@@ -23,6 +23,7 @@ from tallymark.replication import (
     registration,
 )
 from tallymark.replication.acks import WaitingForAll
+from tallymark.replication.following import CutTo, Following, LogView
 from tallymark.replication.leading import Leader
 from tallymark.replication.model import (
     Assignment,
@@ -275,6 +276,34 @@ def boot_of_a_clean_stop(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(simulated_disk, "is_intact", clean_is_enough)
 
 
+# --- a bad disk
+
+
+def look_at_the_own_disk(patch: pytest.MonkeyPatch) -> None:
+    """A leader takes a follower's word for it that its batch is corrupt."""
+    patch.setattr(Process, "is_bad", lambda process, offset: True)
+
+
+def corrupt_members_are_not_cut(patch: pytest.MonkeyPatch) -> None:
+    """A corrupt log is cut though its broker is in the ISR, and may be elected."""
+    whole = Following.begin
+
+    def begin(one: Following, log: LogView, *, is_member: bool = False) -> CutTo | None:
+        return whole(one, log)
+
+    patch.setattr(Following, "begin", begin)
+
+
+def corrupt_logs_are_copied_again(patch: pytest.MonkeyPatch) -> None:
+    """A broker that has resigned keeps its corrupt log."""
+    whole = Following.begin
+
+    def begin(one: Following, log: LogView, *, is_member: bool = False) -> CutTo | None:
+        return whole(one, log._replace(corrupt_from=-1))
+
+    patch.setattr(Following, "begin", begin)
+
+
 MUTATIONS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {
     one.__name__: one
     for one in (
@@ -298,5 +327,8 @@ MUTATIONS: Final[dict[str, Callable[[pytest.MonkeyPatch], None]]] = {
         report_of_incomplete_logs,
         boot_after_the_report,
         boot_of_a_clean_stop,
+        look_at_the_own_disk,
+        corrupt_members_are_not_cut,
+        corrupt_logs_are_copied_again,
     )
 }

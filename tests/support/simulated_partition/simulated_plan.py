@@ -21,6 +21,9 @@ depose      ZooKeeper gives the controller's term to another session; the old on
 reassign    an operator moves the partition to ``target``
 cancel      an operator cancels that
 configure   an operator sets min.insync.replicas to ``other``
+rot         bytes of a record change on a disk, as long as others in the ISR have it. In such runs
+            the network changes bytes, too (``flips``): the leader's disk is good then; and nobody
+            asks for fewer replicas
 ==========  =====================================================================================
 """
 
@@ -28,7 +31,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 FAULTS: Final = (
@@ -47,6 +50,7 @@ FAULTS: Final = (
     "reassign",
     "cancel",
     "configure",
+    "rot",
 )
 RARE: Final = ("wipe", "configure")
 CHAOS_MS: Final = 12_000
@@ -54,7 +58,8 @@ CHAOS_MS: Final = 12_000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``broker`` is whom it hits, ``other`` the receiver of a cut link or the kind of write."""
+    """``broker`` is whom it hits (of rot, 0 is the leader), ``other`` the receiver of a cut link or
+    the kind of write."""
 
     at_ms: int
     kind: str
@@ -78,6 +83,8 @@ class Plan:
     flushes_first: bool
     may_lose: bool
     events: tuple[Event, ...]
+    flips: float = 0.0
+    """The part of the answers of leaders of which a record is changed on the way."""
 
 
 def plan_of(seed: int, only: Sequence[str] = FAULTS) -> Plan:
@@ -85,21 +92,22 @@ def plan_of(seed: int, only: Sequence[str] = FAULTS) -> Plan:
     chances = random.Random(seed)
     replicas = tuple(range(1, chances.choice((3, 3, 3, 3, 2, 4)) + 1))
     brokers = tuple(range(1, len(replicas) + 1 + chances.choice((0, 0, 1, 2))))
-    weights = {kind: chances.choice((0, 0, 1, 1, 3)) for kind in FAULTS}
+    weights = {kind: chances.choice((0, 0, 1, 1, 3)) for kind in FAULTS if kind != "rot"}
     for kind in RARE:
         weights[kind] = min(weights[kind], 1)
-    for kind in set(FAULTS) - set(only):
+    for kind in weights.keys() - set(only):
         weights[kind] = 0
     if not any(weights.values()):
         weights[only[0] if only is not FAULTS else "kill"] = 1
-    kinds = chances.choices(FAULTS, [weights[kind] for kind in FAULTS], k=chances.randrange(3, 24))
+    kinds = chances.choices(tuple(weights), tuple(weights.values()), k=chances.randrange(3, 24))
     events = [_fault(chances, kind, brokers) for kind in kinds]
     for _ in range(chances.randrange(10, 60)):
         other = chances.choices((0, 1, 2), (6, 2, 1))[0]
         broker = chances.choice(brokers)
         events.append(Event(chances.randrange(CHAOS_MS), "produce", broker, other))
+    rotting = _rot(random.Random(f"rot {seed}"), brokers) if "rot" in only else []
     events.sort(key=lambda event: event.at_ms)
-    return Plan(
+    plan = Plan(
         seed,
         brokers,
         replicas,
@@ -109,6 +117,27 @@ def plan_of(seed: int, only: Sequence[str] = FAULTS) -> Plan:
         chances.random() < 0.15,
         tuple(events),
     )
+    if not rotting or plan.unclean_allowed or plan.may_lose:
+        return plan  # where committed records may be lost anyway, rot shows nothing
+    kept = [one for one in events if not _leaves_fewer(one, len(replicas))]
+    events = sorted([*kept, *rotting], key=lambda event: event.at_ms)
+    return replace(plan, events=tuple(events), flips=0.05)
+
+
+def _leaves_fewer(event: Event, replicas: int) -> bool:
+    """The one copy that is left may be the one that has rotted."""
+    is_small = event.kind == "reassign" and len(event.target) < replicas
+    return is_small or event.kind == "configure"
+
+
+def _rot(chances: random.Random, brokers: tuple[int, ...]) -> list[Event]:
+    """In one run of four."""
+    if chances.random() < 0.75:
+        return []
+    return [
+        Event(chances.randrange(CHAOS_MS), "rot", chances.choice((0, *brokers)), number)
+        for number in range(chances.randrange(1, 6))
+    ]
 
 
 def _fault(chances: random.Random, kind: str, brokers: tuple[int, ...]) -> Event:

@@ -230,11 +230,10 @@ class World:
         """The broker's process, if it runs."""
         return self.processes.get(broker)
 
-    def is_current(self, broker: int) -> bool:
-        """It runs, registered as what ZooKeeper has."""
+    def runs_as_registered(self, broker: int) -> bool:
+        """The process that registered last runs, though its session may have ended since."""
         process = self.processes.get(broker)
-        known = self.nodes.registered.get(broker)
-        return process is not None and known == (process.broker_epoch, process.session)
+        return process is not None and process.broker_epoch == self.nodes.epochs.get(broker)
 
     # --- faults
 
@@ -254,6 +253,8 @@ class World:
             act((broker, event.other), until)
         elif kind == "deaf":
             self.network.deafen(broker, 1 + event.for_ms // 2_000)
+        elif kind == "rot":
+            self._rots(broker or self.nodes.state.leader)
         elif kind in ("reassign", "cancel", "configure"):
             self._operate(event)
         elif kind in ("leave", "suspect", "depose", "expire"):
@@ -277,6 +278,23 @@ class World:
         elif kind == "expire" and broker in nodes.registered:
             nodes.close(nodes.registered[broker][1])
         nodes.revision += 1
+
+    def _rots(self, broker: int) -> None:
+        """One of the last records, mostly: others may lack it still."""
+        disk = self.disks.get(broker)
+        if disk is None or not disk.log or not self.check.may_rot(broker):
+            return
+        last = len(disk.log) - 1
+        offset = self.random.choice((last, last, max(0, last - 3), self.random.randint(0, last)))
+        disk.rotten.add(offset)
+        self.check.rots(broker, offset)
+        self.note("record %d of broker %d rots", offset, broker)
+
+    def flips(self) -> bool:
+        """Whether this answer of a leader is changed on its way."""
+        if not self.plan.flips or self._healed:
+            return False
+        return self.random.random() < self.plan.flips
 
     def _stays(self, broker: int) -> None:
         self.nodes.leaving.pop(broker, None)

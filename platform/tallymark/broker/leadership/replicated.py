@@ -186,7 +186,9 @@ class ReplicatedPartitions:
         for each in others:
             role = begun[_key(each)]
             topic, index = each.wanted.topic, each.wanted.index
-            self._hold(_key(each), self._made(topic, index, each.log, role), role)
+            is_member = self._me in topic.partitions[index].isr
+            made = self._made(topic, index, each.log, role)
+            self._hold(_key(each), made, role, is_member=is_member)
         return failed
 
     def _lead(self, opened: Opened, role: Role) -> None:
@@ -207,12 +209,14 @@ class ReplicatedPartitions:
         )
         self._owner.led(partition)
 
-    def _hold(self, key: TopicPartition, partition: Partition, role: Role) -> None:
+    def _hold(
+        self, key: TopicPartition, partition: Partition, role: Role, *, is_member: bool = True
+    ) -> None:
         """Follow, or keep the log as it is."""
         self._roles[key] = role
         self._partitions.hold(partition)
         if role.duty is Duty.FOLLOWER:
-            self._followers.follow(partition, role.leader)
+            self._followers.follow(partition, role.leader, is_member=is_member)
             log.info(
                 "follows partition=%s leader=%d epoch=%d offset=%d high_watermark=%d",
                 partition,

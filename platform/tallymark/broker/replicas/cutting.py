@@ -156,7 +156,9 @@ class ReplicaCutter:
         saving, committed = self._saving, partition.high_watermark
         if saving is None or not planned.offsets:
             return None
-        if not (planned.is_below(committed) or saving.is_unclean(partition)):
+        # What is copied again because it is corrupt here is whole at the leader.
+        given_up = planned.is_below(committed) and not partition.log.is_corrupt
+        if not (given_up or saving.is_unclean(partition)):
             return None
         home = self._manager.home_of(partition.topic, partition.index)
         tail = tail_of(
@@ -185,13 +187,14 @@ class ReplicaCutter:
         self, partition: Partition, offset: int, fully: bool, saved: GivenUp | None
     ) -> Cut:
         target, committed = partition.log, partition.high_watermark
+        was_corrupt = target.is_corrupt
         job = target.begin_cut(offset, self._now_ms(), fully=fully)
         await self._in_thread(job.run)
         try:
             cut = target.finish_cut(job)
         finally:  # a cut that failed may have taken something, too
             partition.lower(target.end_offset)
-        if cut.is_below(committed):
+        if cut.is_below(committed) and not was_corrupt:
             log.error(
                 "committed records are cut partition=%s high_watermark=%d: %s",
                 partition,

@@ -137,6 +137,7 @@ def _partition(index: int, ask: Ask, max_bytes: int) -> FetchRequestPartition:
         log_start_offset=ask.log_start,
         partition_max_bytes=max_bytes,
         high_watermark=ask.high_watermark,
+        corrupt=ask.corrupt,
     )
 
 

@@ -59,8 +59,9 @@ class Followers:
     def __iter__(self) -> Iterator[FollowedPartition]:
         return (followed for followed, _ in tuple(self._followed.values()))
 
-    def follow(self, partition: Partition, leader: int) -> None:
+    def follow(self, partition: Partition, leader: int, *, is_member: bool = False) -> None:
         """Copy the partition from broker ``leader``, in the partition's leader epoch.
+        ``is_member``: this broker is in the ISR.
         ``begin_replicated`` was called for it. The one before is to be ended first
         (:meth:`unfollow`); ValueError where it was not."""
         copying = self._copying
@@ -80,6 +81,7 @@ class Followers:
             copying.settings.replica_fetch_backoff_ms,
             fetcher.touch,
         )
+        followed.is_member = is_member
         self._followed[key] = followed, fetcher
         fetcher.add(followed)
 

@@ -82,6 +82,8 @@ class FollowedPartition:
             partition.high_watermark,
             first_pause_ms=first_pause_ms,
         )
+        self.is_member = False
+        """Whether it was in the ISR when it began to be followed in this leader epoch."""
         self.lag: int | None = None
         """Records below the leader's high watermark that are not here yet; None: not known."""
         self.aside: SetAside | None = None
@@ -98,7 +100,7 @@ class FollowedPartition:
     def view(self) -> LogView:
         """The log now."""
         found = self.partition.log
-        return LogView(found.start_offset, found.end_offset, found.epochs)
+        return LogView(found.start_offset, found.end_offset, found.epochs, found.corrupt_from)
 
     @property
     def doing(self) -> asyncio.Future[None] | None:
@@ -117,7 +119,7 @@ class FollowedPartition:
             self._failed(KafkaError(CODES["KAFKA_STORAGE_ERROR"], f"{found.name}: disk offline"))
             return None
         if not self._began:
-            step = self.following.begin(self.view)
+            step = self.following.begin(self.view, is_member=self.is_member)
             if step is not None:
                 self._start(partial(self._cut, step))
                 return None
@@ -233,9 +235,22 @@ class FollowedPartition:
             self.following.leader,
             step.why,
         )
-        await self._cutter.cut(self.partition, at, fully=fully)
+        await self._remove(at, fully=fully)
         self._began = True
         self._is_at(self.partition.high_watermark)
+
+    async def _remove(self, at: int, *, fully: bool) -> None:
+        """Cut the log; where it cannot be read at its corrupt batch, all of it goes."""
+        target = self.partition.log
+        try:
+            await self._cutter.cut(self.partition, at, fully=fully)
+        except KafkaError as error:
+            if target.corrupt_from != at or error.code != CODES["CORRUPT_MESSAGE"]:
+                raise
+            log.error(
+                "the log is copied anew partition=%s: it cannot be read at %d", self.partition, at
+            )
+            await self._cutter.cut(self.partition, target.start_offset, fully=True)
 
     async def _flush(self) -> None:
         target = self.partition.log
@@ -285,7 +300,7 @@ class FollowedPartition:
         # A cut that failed may have taken something.
         following.high_watermark = min(following.high_watermark, self.partition.log.end_offset)
         if isinstance(error, LeaderBatchError) and error.of_leader:
-            self._set_aside(following.corrupt(error.offset, str(error), now_ms))
+            self._set_aside(following.corrupt(error.offset, self.view.end, str(error), now_ms))
         else:
             self._set_aside(following.failed(error.code, str(error), now_ms))
 

@@ -23,9 +23,9 @@ from tallymark.broker.partitions.partition import Partition
 from tallymark.errors import CODES, KafkaError
 from tallymark.replication.acks import LEAD_LOST, TOO_FEW
 from tallymark.replication.leading import Leader
-from tallymark.replication.model import Assignment, BrokerView, ChangeState, PartitionState
+from tallymark.replication.model import Assignment, BrokerView, ChangeState, PartitionState, Tail
 from tallymark.replication.progress import NEVER, FollowerFetch
-from tallymark.replication.truncation import EpochEnd
+from tallymark.replication.truncation import EpochEnd, last_epoch_of
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +36,14 @@ _ELSEWHERE_MS: Final = 15 * 60 * 1000
 class ReplicatedLead:
     """The :class:`~tallymark.broker.partitions.lead.Lead` of ``partition``. Belongs to the event
     loop. ``now_ms`` is a monotonic clock. ``wished`` is called with each change of the ISR
-    that is due; the next one follows after :meth:`answered`."""
+    that is due; the next one follows after :meth:`answered`. ``named`` is called with each batch
+    that came corrupt to a follower: broker, offset."""
 
     __slots__ = (
         "_brokers",
         "_elsewhere_until_ms",
         "_is_ended",
+        "_named",
         "_now_ms",
         "_resting",
         "_starts",
@@ -59,12 +61,14 @@ class ReplicatedLead:
         now_ms: Callable[[], int],
         wished: Callable[[ReplicatedLead, ChangeState], None],
         brokers: Mapping[int, BrokerView],
+        named: Callable[[ReplicatedLead, int, int], None] = lambda lead, broker, offset: None,
     ) -> None:
         self.partition = partition
         self.leader = leader
         self._now_ms = now_ms
         self._wished = wished
         self._brokers = brokers
+        self._named = named
         self.copying: set[Watcher] = set()
         """The followers' fetches that wait for records."""
         self._resting: dict[Copier, None] = {}
@@ -121,6 +125,8 @@ class ReplicatedLead:
         if self.is_over:
             raise KafkaError(LEAD_LOST, f"{self.partition} has another leader")
         parted = self.leader.fetched(fetch, self.partition.log.epochs, self._now_ms())
+        if fetch.corrupt and parted is None:
+            self._named(self, fetch.broker, fetch.offset)
         self.settle()
         return parted
 
@@ -181,6 +187,7 @@ class ReplicatedLead:
 
     def looked_over(self, brokers: Mapping[int, BrokerView]) -> None:
         """Time has passed, and these brokers are registered."""
+        self.look_at_own_log()
         if brokers is self._brokers:
             self.leader.tick(self._now_ms())
         else:
@@ -213,6 +220,38 @@ class ReplicatedLead:
         known."""
         self.leader.refused(state or self.leader.state, self._now_ms(), stale)
         self.settle()
+
+    def found_corrupt(self, offset: int) -> None:
+        """The batch at ``offset`` is corrupt on this disk: give up the lead, and copy the log again
+        from there, see :mod:`.bad_batches`."""
+        log_ = self.partition.log
+        log_.corrupt_from = offset if log_.corrupt_from < 0 else min(offset, log_.corrupt_from)
+        self.look_at_own_log()
+        self.settle()
+
+    def look_at_own_log(self) -> None:
+        """Give up the lead where the disk has failed or a batch is corrupt, and another member of
+        the ISR can lead; not any more when retention has deleted that batch."""
+        log_ = self.partition.log
+        if log_.is_offline:
+            bad_from = log_.recovery_point
+        elif log_.is_corrupt:
+            bad_from = log_.corrupt_from
+        else:
+            if self.leader.resigns:
+                self.leader.resign(None)
+            return
+        if not self.leader.resigns:
+            log.error(
+                "gives up the lead when another broker can lead partition=%s epoch=%d: the log is "
+                "bad from offset %d on; high_watermark=%d end=%d",
+                self.partition,
+                self.leader.epoch,
+                bad_from,
+                self.partition.high_watermark,
+                log_.end_offset,
+            )
+        self.leader.resign(Tail(last_epoch_of(log_.epochs, bad_from), bad_from))
 
     def end(self, *, deleted: bool = False) -> None:
         """This broker does not lead the partition any more; ``deleted``: no broker does."""

@@ -15,6 +15,7 @@ from typing import Final
 from tallymark.broker.metadata.port import StateWriter
 from tallymark.broker.metrics.counters import ReplicationMetrics
 from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.replicas.bad_batches import BadBatches
 from tallymark.broker.replicas.isr_writing import IsrWriter
 from tallymark.broker.replicas.lead import ReplicatedLead
 from tallymark.broker.yielding import in_turns
@@ -50,6 +51,8 @@ class Leads:
         self._brokers: Mapping[int, BrokerView] = {}
         self._look = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self.bad_batches = BadBatches()
+        """Looks at what followers found to be corrupt."""
         self.writer = IsrWriter(writer, metrics or ReplicationMetrics())
         """Writes what the leads wish for."""
 
@@ -81,9 +84,17 @@ class Leads:
         known = LogAtElection(partition.log.end_offset, partition.high_watermark)
         now_ms = self._now_ms()
         leader = Leader(self._me, key, view, known, self._brokers, now_ms, self._lag_ms)
-        lead = ReplicatedLead(partition, leader, self._now_ms, self.writer.wished, self._brokers)
+        lead = ReplicatedLead(
+            partition,
+            leader,
+            self._now_ms,
+            self.writer.wished,
+            self._brokers,
+            self.bad_batches.named,
+        )
         self._leads[key] = lead
         partition.replicate(lead)
+        lead.look_at_own_log()
         lead.grown()
 
     def end(self, key: TopicPartition, *, deleted: bool = False) -> None:
@@ -134,6 +145,7 @@ class Leads:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        await self.bad_batches.stop()
 
     async def _look_over(self) -> None:
         while True:

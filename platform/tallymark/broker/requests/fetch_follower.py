@@ -86,6 +86,7 @@ class FollowerAsk:
                 ask.last_fetched_epoch,
                 ask.log_start_offset,
                 heard,
+                ask.corrupt,
             )
         )
 

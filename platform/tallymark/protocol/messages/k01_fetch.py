@@ -6,16 +6,20 @@
 * v13 names topics by id
 * v15 moves the replica id into a tagged struct
 * v16 returns the new leader's address (KIP-951), v17 a follower's directory, v18 its high watermark
+* a follower of ours names a batch that came corrupt, by a tagged field that Kafka does not have:
+  other brokers skip it, and no client sends it
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.schema import (
     Array,
+    Bool,
     Buffer,
     Int8,
     Int16,
@@ -30,6 +34,9 @@ from tallymark.protocol.schema import (
     f,
     wire,
 )
+
+CORRUPT_TAG: Final = 10_000
+"""Far above the tags of Kafka."""
 
 
 @wire
@@ -172,6 +179,12 @@ class FetchRequestPartition(Struct):
     )
     high_watermark: int = f(
         Int64, since=18, tag=1, default=2**63 - 1, about="High watermark the follower knows."
+    )
+    corrupt: bool = f(
+        Bool,
+        since=15,
+        tag=CORRUPT_TAG,
+        about="Tallymark's own: the batch at this offset came corrupt before.",
     )
 
 

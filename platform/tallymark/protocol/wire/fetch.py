@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from tallymark.errors import RemoteProtocolError
+from tallymark.protocol.messages.k01_fetch import CORRUPT_TAG
 from tallymark.protocol.readers import read_uuid
 from tallymark.protocol.varint import encode_uvarint
 from tallymark.protocol.wire.lengths import (
@@ -70,7 +71,8 @@ Topic: TypeAlias = str | UUID
 class Ask(NamedTuple):
     """What to read of one partition; -1 where the version, or the consumer, does not set it.
     ``log_start_offset`` and ``high_watermark`` are what a follower has; the largest number for a
-    high watermark that it does not send (before v18)."""
+    high watermark that it does not send (before v18). ``corrupt``: the batch at ``fetch_offset``
+    came corrupt to a follower of ours."""
 
     partition: int
     current_leader_epoch: int
@@ -79,6 +81,7 @@ class Ask(NamedTuple):
     max_bytes: int
     log_start_offset: int = -1
     high_watermark: int = UNTOLD
+    corrupt: bool = False
 
 
 class Replica(NamedTuple):
@@ -256,14 +259,16 @@ def _read_asks(body: memoryview, pos: int, version: int) -> tuple[list[Ask], int
         pos += layout.size
         if flexible:
             partition, epoch, offset, last_epoch, start, most = fields
-            high = UNTOLD
+            high, corrupt = UNTOLD, False
             if body[pos] == 0:
                 pos += 1
             else:
                 tags, pos = read_tags(body, pos)
                 if _HIGH_WATERMARK in tags and version >= _TELLS_HIGH_WATERMARK:
                     high = _INT64.unpack_from(tags[_HIGH_WATERMARK])[0]
-            asks.append(Ask(partition, epoch, offset, last_epoch, most, start, high))
+                if CORRUPT_TAG in tags and version >= _REPLICA_TAGGED:
+                    corrupt = tags[CORRUPT_TAG][0] != 0
+            asks.append(Ask(partition, epoch, offset, last_epoch, most, start, high, corrupt))
         elif version >= 9:
             partition, epoch, offset, start, most = fields
             asks.append(Ask(partition, epoch, offset, -1, most, start))
