@@ -22,7 +22,7 @@ An object ends with its leader epoch: nothing that was learnt in one is used in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NoReturn
 
 from tallymark.errors import CODES, KafkaError
@@ -183,16 +183,13 @@ class Leader:
             return None
         self._look = False
         if self._tail is not None and self._has_successor():
-            resigned = resignation(self._partition, self.state, self.me, self._tail)
-            self._sent(resigned.state.isr)
-            return resigned
+            return self._sent(resignation(self._partition, self.state, self.me, self._tail))
         change = self._change()
         if change is None:
             if not self._unsettled:
                 return None
             change = IsrChange(self.state.isr, (), "settles a change whose outcome is unknown")
-        self._sent(change.isr)
-        return change.of(self._partition, self.state, self._least)
+        return self._sent(change.of(self._partition, self.state, self._least))
 
     def resign(self, tail: Tail | None) -> None:
         """The own log is bad behind ``tail``; None: it is not any more. The next wish gives up the
@@ -251,24 +248,16 @@ class Leader:
 
     # --- inside
 
-    def _sent(self, isr: Iterable[int]) -> None:
-        """A change to this ISR is on its way."""
+    def _sent(self, change: ChangeState) -> ChangeState:
         self._in_flight = True
-        self._asked = frozenset(isr)
+        self._asked = frozenset(change.state.isr)
         self._members_changed()
+        return change
 
     def _has_successor(self) -> bool:
-        """A member that could lead has asked just now for what comes after all that is committed.
-        It need not be caught up: where the corrupt batch is the next one for all of them, none ever
-        is."""
-        return any(
-            one.member
-            and one.live
-            and one.end >= self.high_watermark
-            and self._now_ms - one.asked_ms <= self._lag_ms
-            and not (one.leaving or one.broker in self.state.incomplete)
-            for one in self._followers.values()
-        )
+        since = self._now_ms - self._lag_ms
+        able = (x for x in self._followers.values() if x.could_lead(self.high_watermark, since))
+        return any(one.broker not in self.state.incomplete for one in able)
 
     def _advance(self) -> None:
         """Raise the high watermark to what the maximal ISR has."""

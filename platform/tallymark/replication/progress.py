@@ -126,6 +126,12 @@ class Progress:
         that is behind might never catch up with a reader that comes back to it."""
         return self.member and self.live and 0 <= self.log_start <= offset <= self.end
 
+    def could_lead(self, committed: int, since_ms: int) -> bool:
+        """A member that has asked since then for what comes after all that is committed. It need
+        not be caught up: where the leader's next batch is corrupt, none ever is."""
+        asks = self.live and self.asked_ms >= since_ms
+        return self.member and asks and self.end >= committed and not self.leaving
+
     def look_up(self, broker: BrokerView | None) -> None:
         """Compare it with its broker's registration, None: there is none."""
         if broker is not None and broker.epoch > self.broker_epoch:
