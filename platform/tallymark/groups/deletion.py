@@ -1,5 +1,8 @@
 """Deletes offsets and groups: by request, by age, or with their topic. Always by tombstones.
 
+What a transaction has committed and is not decided is deleted by request, and with its topic: a
+tombstone is newer. It has no age: a tombstone for the offset before it would undo the commit.
+
 Age (KIP-211) counts from the moment a group became empty. For a group without members (a consumer
 that assigned its partitions itself) it counts from each commit. While a group of consumers is
 stable, it counts from the commit for topics that no member is subscribed to any more. A retention
@@ -27,7 +30,7 @@ from tallymark.protocol.consumer_protocol import decode_subscription
 def decide_forget_topic(state: OffsetsState, topic: str) -> list[GroupRecord]:
     """Tombstones for every commit on a deleted topic: a new topic of that name must not be resumed
     where the old one ended."""
-    return [(encode_key(key), None) for key in state.of_topic(topic)]
+    return [(encode_key(key), None) for key in dict.fromkeys(state.of_topic(topic))]
 
 
 def decide_delete_group(state: GroupsState, group: Group) -> tuple[list[GroupRecord], int]:
@@ -54,9 +57,14 @@ def decide_delete_offsets(
     for topic, partition in places:
         subscribed = is_subscribed(topic)
         codes.append(CODES["GROUP_SUBSCRIBED_TO_TOPIC"] if subscribed else 0)
-        if not subscribed and state.offsets.get(group.group_id, topic, partition) is not None:
+        if not subscribed and _is_there(state, group.group_id, topic, partition):
             records.append(_tombstone(group.group_id, topic, partition))
     return records, 0, codes
+
+
+def _is_there(state: GroupsState, group: str, topic: str, partition: int) -> bool:
+    found = state.offsets.get(group, topic, partition)
+    return found is not None or state.offsets.pending.is_pending(group, topic, partition)
 
 
 def decide_expire(
@@ -66,7 +74,8 @@ def decide_expire(
     since = _age_counts_from(group)
     if since is None:
         return []
-    kept = 0
+    pending = state.offsets.pending
+    kept = int(pending.has(group.group_id))
     records: list[GroupRecord] = []
     for topic, partition, committed in state.offsets.of_group(group.group_id):
         begin = since(topic, committed)
@@ -74,6 +83,7 @@ def decide_expire(
             expired = wall_ms >= committed.expire_timestamp and begin is not None
         else:
             expired = begin is not None and wall_ms - begin >= retention_ms
+        expired = expired and not pending.is_pending(group.group_id, topic, partition)
         if expired:
             records.append(_tombstone(group.group_id, topic, partition))
         kept += not expired
@@ -121,10 +131,9 @@ def _subscribed_topics(group: Group) -> frozenset[str] | None:
 
 
 def _whole_group(state: GroupsState, group_id: str) -> list[GroupRecord]:
-    records = [
-        _tombstone(group_id, topic, partition)
-        for topic, partition, _ in state.offsets.of_group(group_id)
-    ]
+    places = {(topic, partition) for topic, partition, _ in state.offsets.of_group(group_id)}
+    places.update(state.offsets.pending.of_group(group_id))
+    records = [_tombstone(group_id, *place) for place in sorted(places)]
     if group_id in state.metadata:
         records.append((encode_key(GroupKey(group_id)), None))
     return records

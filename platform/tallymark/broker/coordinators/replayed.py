@@ -31,12 +31,20 @@ from typing import Any, Final, Generic, TypeVar
 
 from tallymark.broker.coordinators.refusals import NOT_AVAILABLE, NOT_COORDINATOR, refusal_of
 from tallymark.broker.coordinators.settled import Settled
-from tallymark.broker.coordinators.state_log import Replays, StateRecord, append_batch, batches_of
+from tallymark.broker.coordinators.state_log import (
+    Replays,
+    ReplaysTransactions,
+    StateRecord,
+    TransactionOf,
+    append_batch,
+    batches_of,
+)
 from tallymark.broker.metrics.counters import CoordinatorMetrics
 from tallymark.broker.partitions.commit_waits import CommitTicket
 from tallymark.broker.partitions.partition import ACKS_ALL, Partition
 from tallymark.errors import CODES, KafkaError
 from tallymark.net.limits.log_rate import LogRate
+from tallymark.protocol.records.markers import Marker
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +80,14 @@ class ReplayedState(Generic[S]):
         self._metrics = metrics or CoordinatorMetrics()
         self._late = LogRate(clock=asyncio.get_running_loop().time)
 
-    def append(self, records: Sequence[StateRecord], wall_ms: int, *, acks: int = ACKS_ALL) -> None:
+    def append(
+        self,
+        records: Sequence[StateRecord],
+        wall_ms: int,
+        *,
+        acks: int = ACKS_ALL,
+        transaction: TransactionOf | None = None,
+    ) -> None:
         """Append and replay. ``acks`` 1: no client waits for the record, so it is appended
         even while fewer replicas than ``min.insync.replicas`` are in sync.
 
@@ -83,7 +98,23 @@ class ReplayedState(Generic[S]):
         if self.is_over:
             raise KafkaError(NOT_COORDINATOR, f"{self.partition}: the lead is lost")
         for batch in batches_of(records):
-            self.end = append_batch(self.partition, self.state, batch, wall_ms, acks)
+            self.end = append_batch(
+                self.partition, self.state, batch, wall_ms, acks, transaction
+            )
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, marker: Marker, wall_ms: int, version: int
+    ) -> int:
+        """Append the marker, and what it decides is in force in :attr:`state`. As
+        :meth:`~tallymark.broker.partitions.partition.Partition.append_marker`; NOT_COORDINATOR
+        where the lead is lost."""
+        if self.is_over:
+            raise KafkaError(NOT_COORDINATOR, f"{self.partition}: the lead is lost")
+        offset = self.partition.append_marker(producer_id, epoch, marker, wall_ms, version)
+        if isinstance(self.state, ReplaysTransactions):
+            self.state.end_transaction(producer_id, commit=marker.commit)
+        self.end = max(self.end, offset + 1)
+        return offset
 
     @property
     def is_over(self) -> bool:
