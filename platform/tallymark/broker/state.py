@@ -23,6 +23,7 @@ from tallymark.broker.settings.dynamic import Dynamic
 from tallymark.broker.timed_changes import TimedChanges
 from tallymark.log import LogManager
 from tallymark.net.limits.log_rate import LogRate
+from tallymark.protocol import api
 
 REPLICA_SESSIONS: Final = 200
 """Fetch sessions of followers that are remembered at a time; those of connections that broke stay
@@ -54,6 +55,8 @@ class BrokerState:
     """The counters; see :mod:`tallymark.broker.metrics.counters`."""
     logs: LogManager | None = None
     """Every log of this broker, led or not; None in tests without a disk."""
+    transactions: bool = field(default_factory=lambda: api.TRANSACTIONS)
+    """Whether transactions are served."""
     timed_changes: TimedChanges = field(default_factory=TimedChanges)
     """Runs changes that continue when their client stops waiting."""
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)

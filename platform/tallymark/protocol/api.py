@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from functools import cache
 from typing import Final
 
 
@@ -111,4 +113,24 @@ ADVERTISED: Final[dict[ApiKey, tuple[int, int]]] = {
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
-"""The content of our broker's ApiVersions response: key -> (lowest, highest) version, inclusive."""
+"""The content of our broker's ApiVersions response: key -> (lowest, highest) version, inclusive;
+without transactions."""
+
+TRANSACTIONS: Final = False
+"""Whether transactions are served: the one switch, until all that they need is there."""
+
+TRANSACTIONAL: Final[dict[ApiKey, tuple[int, int]]] = {
+    ApiKey.PRODUCE: (0, 12),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+    ApiKey.END_TXN: (0, 5),
+    ApiKey.WRITE_TXN_MARKERS: (1, 2),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
+}
+"""What is served besides, or in other versions, where transactions are."""
+
+
+@cache
+def advertised(transactions: bool) -> Mapping[ApiKey, tuple[int, int]]:
+    """The content of our broker's ApiVersions response, with or without transactions."""
+    return dict(sorted((ADVERTISED | TRANSACTIONAL).items())) if transactions else ADVERTISED

@@ -16,13 +16,19 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from dataclasses import replace
 
 from tallymark.broker.requests.registry import REGISTERED, Api
-from tallymark.protocol.api import ApiKey
+from tallymark.protocol.api import TRANSACTIONS, ApiKey, advertised
 
 
-def served() -> dict[ApiKey, Api]:
-    """Every API of this folder."""
+def served(*, transactions: bool = TRANSACTIONS) -> dict[ApiKey, Api]:
+    """Every API of this folder, in the versions that are served with or without transactions."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
-    return dict(sorted(REGISTERED.items()))
+    versions = advertised(transactions)
+    return {
+        key: replace(api, low=versions[key][0], high=versions[key][1])
+        for key, api in sorted(REGISTERED.items())
+        if key in versions
+    }

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from tallymark.broker.state import BrokerState
 from tallymark.net.server.handler import Answer, Connection
-from tallymark.protocol.api import ADVERTISED, ApiKey
+from tallymark.protocol.api import ApiKey, advertised
 from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.schema import Message, Request
 
@@ -32,7 +32,8 @@ RawHandler: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A served API: ``low`` to ``high`` are the versions advertised, inclusive."""
+    """A served API: ``low`` to ``high`` are the versions advertised, inclusive; as registered, with
+    transactions."""
 
     key: ApiKey
     request_class: type[Request[Any]]
@@ -54,7 +55,7 @@ def register(
     not advertised."""
     key = request_class.api_key
     assert key not in REGISTERED, f"{key.name} is registered twice"
-    low, high = ADVERTISED[key]
+    low, high = advertised(True)[key]
     REGISTERED[key] = Api(key, request_class, low, high, handle)
 
 
@@ -62,5 +63,5 @@ def register_raw(request_class: type[Request[Any]], handle: RawHandler) -> None:
     """Like :func:`register`, for a handler that decodes and encodes by itself."""
     key = request_class.api_key
     assert key not in REGISTERED, f"{key.name} is registered twice"
-    low, high = ADVERTISED[key]
+    low, high = advertised(True)[key]
     REGISTERED[key] = Api(key, request_class, low, high, None, handle)

@@ -158,6 +158,32 @@ if TYPE_CHECKING:
         OffsetForLeaderEpochResponsePartition,
         OffsetForLeaderEpochResponseTopic,
     )
+    from tallymark.protocol.messages.k24_add_partitions_to_txn import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnRequestTopic,
+        AddPartitionsToTxnRequestTransaction,
+        AddPartitionsToTxnResponse,
+        AddPartitionsToTxnResponsePartition,
+        AddPartitionsToTxnResponseTopic,
+        AddPartitionsToTxnResponseTransaction,
+    )
+    from tallymark.protocol.messages.k27_write_txn_markers import (
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersRequestMarker,
+        WriteTxnMarkersRequestTopic,
+        WriteTxnMarkersResponse,
+        WriteTxnMarkersResponseMarker,
+        WriteTxnMarkersResponsePartition,
+        WriteTxnMarkersResponseTopic,
+    )
+    from tallymark.protocol.messages.k28_txn_offset_commit import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitRequestPartition,
+        TxnOffsetCommitRequestTopic,
+        TxnOffsetCommitResponse,
+        TxnOffsetCommitResponsePartition,
+        TxnOffsetCommitResponseTopic,
+    )
     from tallymark.protocol.messages.k29_describe_acls import (
         DescribeAclsRequest,
         DescribeAclsResponse,
