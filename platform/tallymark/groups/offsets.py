@@ -201,6 +201,4 @@ def check_member(group: Group, committer: Committer) -> int:
     empty; else the error code."""
     if committer.generation < 0 and group.state is State.EMPTY:
         return 0
-    return check_generation(
-        group, committer.member_id, committer.instance_id, committer.generation
-    )
+    return check_generation(group, committer.member_id, committer.instance_id, committer.generation)

@@ -98,9 +98,7 @@ class ReplayedState(Generic[S]):
         if self.is_over:
             raise KafkaError(NOT_COORDINATOR, f"{self.partition}: the lead is lost")
         for batch in batches_of(records):
-            self.end = append_batch(
-                self.partition, self.state, batch, wall_ms, acks, transaction
-            )
+            self.end = append_batch(self.partition, self.state, batch, wall_ms, acks, transaction)
 
     def end_transaction(
         self, producer_id: int, epoch: int, marker: Marker, wall_ms: int, version: int
