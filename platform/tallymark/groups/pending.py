@@ -33,6 +33,10 @@ class Written(NamedTuple):
     producer_id: int = NO_PRODUCER
 
 
+AT_ONCE = Written(0)
+"""Outside of a transaction, where nothing is pending."""
+
+
 class PendingOffset(NamedTuple):
     """A commit that is not in force. ``at``: the offset of its record."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tallymark.groups.offsets import OffsetsState
-from tallymark.groups.pending import Written
+from tallymark.groups.pending import AT_ONCE, Written
 from tallymark.groups.records import (
     GroupMetadata,
     GroupRecord,
@@ -23,7 +23,7 @@ class GroupsState:
     offsets: OffsetsState = field(default_factory=OffsetsState)
     metadata: dict[str, GroupMetadata] = field(default_factory=dict[str, GroupMetadata])
 
-    def replay(self, record: GroupRecord, written: Written = Written(0)) -> None:
+    def replay(self, record: GroupRecord, written: Written = AT_ONCE) -> None:
         """Apply one record, in log order. Raises CorruptRecordError and then changes nothing."""
         raw_key, value = record
         key = decode_key(raw_key)
