@@ -202,6 +202,7 @@ _REPAIRABILITY: Final = row_schema(
         "of": number("Messages that are missing."),
         "repairable": number("Those that can be repaired, as far as is known."),
         "unsure": number("Those of them for which upstream was not searched yet."),
+        "saved": number("Those of them that are among what brokers saved before they cut it."),
         "left": listed("What else is wrong with the window, and why it stays as it is."),
         "tell": listed("Messages to send, each with its addressee."),
         "starts_of": text("The cluster whose logs have to hold them yet; empty: none."),

@@ -20,7 +20,7 @@ from tallymark_audit.repair.opened_clusters import OpenedClusters
 from tallymark_audit.repair.plan import RepairPlan, make_repair_plan
 from tallymark_audit.repair.plan_file import read_plan, write_plan
 from tallymark_audit.repair.repair_run import RepairRun, repairable_edges
-from tallymark_audit.repair.tails import FoundTails, find_tails
+from tallymark_audit.repair.tails import tails_for
 from tallymark_audit.repair.upstream import check_upstream
 from tallymark_audit.repair.verify import wait_until_good
 from tallymark_audit.store import Store, open_store
@@ -108,7 +108,8 @@ def _plan(store: Store, deployment: Deployment, given: RepairOptions) -> RepairP
     if path is not None and path.exists() and (given["carry_out"] or given["verify"]):
         return read_plan(path)
     with ExitStack() as stack:
-        found = _tails(deployment, OpenedClusters(deployment, stack), given["tails"])
+        clusters = OpenedClusters(deployment, stack)
+        found = tails_for(deployment, clusters.reader, given["tails"])
     for folder, why in found.others:
         click.echo(f"left alone: {folder}: {why}", err=True)
     with store.read() as connection:
@@ -125,17 +126,6 @@ def _plan(store: Store, deployment: Deployment, given: RepairOptions) -> RepairP
     if path is not None:
         write_plan(plan, path)
     return plan
-
-
-def _tails(deployment: Deployment, clusters: OpenedClusters, named: tuple[Path, ...]) -> FoundTails:
-    """What brokers saved: in the folders named, and in those of the brokers of this machine."""
-    here = [
-        deployment.data_dir / cluster.name / f"broker-{broker.id}"
-        for cluster in deployment.clusters
-        for broker in cluster.brokers
-    ]
-    paths = [*named, *(path for path in here if path.is_dir())]
-    return find_tails(paths, [one.name for one in deployment.clusters], clusters.reader)
 
 
 def _apply(

@@ -29,6 +29,7 @@ UNCLEAN_ELECTION: Final = "unclean-election"
 GIVEN_UP: Final = "given-up"
 FETCH_BYTES: Final = 1 << 20
 EVERY_MS: Final = 5_000
+_REPAIR: Final = ": tallymark audit repair --tails "
 _LONGEST: Final = 500
 _MOST_EPOCHS: Final = 10
 
@@ -97,6 +98,12 @@ def incident_of(value: bytes | None) -> tuple[int, Incident] | None:
         return None
 
 
+def folder_of(reason: str) -> str:
+    """The folder in which a broker has saved what it cut, from the text of the incident; "": it has
+    not saved it."""
+    return reason.rpartition(_REPAIR)[2] if _REPAIR in reason else ""
+
+
 def _elected(told: Any) -> str:
     return (
         f"broker {_whole(told['broker'])} leads from leader epoch {_whole(told['leader_epoch'])} "
@@ -108,10 +115,7 @@ def _elected(told: Any) -> str:
 
 def _given_up(told: Any) -> str:
     folder, why = _text(told["folder"]), _text(told["why"])
-    if folder:
-        where = f"saved in {folder}: tallymark audit repair --tails {folder}"
-    else:
-        where = f"NOT saved: {why}"
+    where = f"saved in {folder}{_REPAIR}{folder}" if folder else f"NOT saved: {why}"
     return (
         f"broker {_whole(told['broker'])} cut these offsets ({_epochs(told)}) for the leader of "
         f"epoch {_whole(told['leader_epoch'])}; "

@@ -44,18 +44,30 @@ class Known:
 
 
 def next_steps(
-    found: Evidence, edge: Edge, known: Known, repairable: int, missing: int
+    found: Evidence,
+    edge: Edge,
+    known: Known,
+    repairable: int,
+    missing: int,
+    folders: Sequence[str] = (),
 ) -> tuple[Step, ...]:
-    """What to do, in this order. ``repairable`` of the ``missing`` messages can be repaired."""
+    """What to do, in this order. ``repairable`` of the ``missing`` messages can be repaired.
+    ``folders``: in which brokers have saved some."""
     row = found.verdicts[0]
     state = state_of(row["state"])
     steps: list[Step] = []
     if repairable:
-        line = _repair_command(edge, row, known)
+        line = _repair_command(edge, row, known, folders)
         done = "loaded again" if edge.kind == "lake" else "copied"
         again = f"Then the same with --apply: {repairable:,} messages are {done}."
+        where = ""
+        if folders:
+            where = " Brokers have saved them: run it where it can read the folders that it names."
         steps += [
-            Step(f"See what would be {done}: the plan reads both sides, changes nothing.", line),
+            Step(
+                f"See what would be {done}: the plan reads both sides, changes nothing.{where}",
+                line,
+            ),
             Step(again, f"{line} --apply"),
         ]
     if missing > repairable:
@@ -107,13 +119,14 @@ def whom_to_tell(
     return tuple(told)
 
 
-def _repair_command(edge: Edge, row: Row, known: Known) -> str:
+def _repair_command(edge: Edge, row: Row, known: Known, folders: Sequence[str]) -> str:
     start = row["window"]
     end = start + known.window_ms
-    return _line(
+    line = _line(
         "tallymark audit repair", known,
         edge=edge.name, topic=row["topic"], from_=_time(start), to=_time(end),
     )  # fmt: skip
+    return " ".join([line, *(command("--tails", one) for one in folders[:NAMED])])
 
 
 def _line(program: str, known: Known, *arguments: str, **options: str) -> str:

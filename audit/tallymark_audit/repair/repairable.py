@@ -20,6 +20,7 @@ from tallymark_audit.repair.gone import Gone, LogStarts, LogStartsOf, what_is_go
 from tallymark_audit.repair.items import MissingRun
 from tallymark_audit.repair.next_steps import Known, Step, next_steps, whom_to_tell
 from tallymark_audit.repair.refusals import left_alone, refusal
+from tallymark_audit.repair.saved import Saved, what_was_saved
 from tallymark_audit.store.reading.window_evidence import Evidence
 from tallymark_audit.store.schema.rows import Row, cell_from_json, is_cells
 from tallymark_audit.store.schema.tables import reporter_topics, reporters
@@ -42,11 +43,12 @@ class NotRepairable:
 @dataclass(frozen=True, slots=True)
 class Repairability:
     """Of ``of`` missing messages ``repairable`` can be repaired, as far as the store knows; for
-    ``unsure`` of these upstream was not searched yet. ``others``: why the rest cannot, the most
-    first. ``left``: what else is wrong with the window, and why it stays as it is. ``steps``: what
-    to do, in this order. ``tell``: messages to send, each with its addressee. ``starts_of``: the
-    cluster whose logs have to hold the messages yet ("": none); where they begin was read at
-    ``starts_at`` (ms; 0: never)."""
+    ``unsure`` of these upstream was not searched yet; ``saved`` of them are, by their number, among
+    the records that brokers have saved before they cut their logs, which the plan reads.
+    ``others``: why the rest cannot, the most first. ``left``: what else is wrong with the window,
+    and why it stays as it is. ``steps``: what to do, in this order. ``tell``: messages to send,
+    each with its addressee. ``starts_of``: the cluster whose logs have to hold the messages yet
+    ("": none); where they begin was read at ``starts_at`` (ms; 0: never)."""
 
     of: int = 0
     repairable: int = 0
@@ -57,6 +59,7 @@ class Repairability:
     tell: tuple[str, ...] = ()
     starts_of: str = ""
     starts_at: int = 0
+    saved: int = 0
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -104,6 +107,10 @@ def repairable(
     if not found.verdicts:
         return Repairability()
     row, tally = found.verdicts[0], _Tally()
+    saved = Saved()
+    if edge.kind == "producer":
+        topic = edge.downstream_topic(row["topic"])
+        saved = what_was_saved(found.incidents, edge.downstream, topic, row["window"])
     decided = state_of(row["state"]) not in UNDECIDED
     if decided and is_cells(row["cells"]):
         starts = log_starts.starts if log_starts else {}
@@ -111,17 +118,22 @@ def repairable(
         counted = _counted(found.upstream)
         for raw in row["cells"]:
             if raw.get("missing_count"):
-                _weigh(tally, edge, raw, counted, gone)
+                _weigh(tally, edge, raw, counted, gone, saved)
     if decided and row["missing"] > tally.of:
         why = "their cells are not among those that are shown: see the plan"
         tally.refuse("other cells", row["missing"] - tally.of, why)
     result = Repairability(
-        tally.of, tally.repairable, tally.unsure, tally.others(), tuple(_left(row))
+        tally.of,
+        tally.repairable,
+        tally.unsure,
+        tally.others(),
+        tuple(_left(row)),
+        saved=tally.saved,
     )
     asked = result.of > 0 and edge.kind in COPIED
     return replace(
         result,
-        steps=next_steps(found, edge, known, result.repairable, result.of),
+        steps=next_steps(found, edge, known, result.repairable, result.of, saved.folders),
         tell=whom_to_tell(found, edge, known, result.of - result.repairable, result.repairable),
         starts_of=edge.upstream if asked else "",
         starts_at=log_starts.at if asked and log_starts else 0,
@@ -136,6 +148,7 @@ class _Tally:
     of: int = 0
     repairable: int = 0
     unsure: int = 0
+    saved: int = 0
     refused: dict[str, tuple[int, int, int, str]] = field(
         default_factory=dict[str, tuple[int, int, int, str]]
     )
@@ -162,9 +175,20 @@ class _Tally:
         )
 
 
-def _weigh(tally: _Tally, edge: Edge, raw: Row, counted: _Counted, gone: Gone) -> None:
-    """Add a cell: what upstream had deleted before it was passed on, and the rest."""
+def _weigh(
+    tally: _Tally, edge: Edge, raw: Row, counted: _Counted, gone: Gone, saved: Saved
+) -> None:
+    """Add a cell: what brokers have saved, what upstream had deleted before it was passed on, and
+    the rest."""
     cell = cell_from_json(raw)
+    there = saved.take(cell.key.partition, cell.missing_count) if cell.key.stamped else 0
+    if there:
+        tally.allow(there, 0)
+        tally.saved += there
+        left = replace(cell, missing_count=cell.missing_count - there)
+        if left.missing_count:
+            tally.refuse("saved", left.missing_count, _of_saved(cell, there))
+        return
     expired = cell.expired & cell.missing
     for missing in (cell.missing - expired, expired) if expired else (cell.missing,):
         if missing or not cell.missing:
@@ -172,6 +196,14 @@ def _weigh(tally: _Tally, edge: Edge, raw: Row, counted: _Counted, gone: Gone) -
             _weigh_part(
                 tally, edge, replace(cell, missing=missing, missing_count=count), raw, counted, gone
             )
+
+
+def _of_saved(cell: CellVerdict, there: int) -> str:
+    return (
+        f"brokers have saved {there:,} records of partition {cell.key.partition} at most, and "
+        f"{cell.missing_count:,} are missing of {cell.key.server} (run {cell.key.instance}): the "
+        "plan names those that are not among them"
+    )
 
 
 def _weigh_part(

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from tallymark.client import Fetched
 from tallymark.client.producing.stamps import Stamp, stamp_of
+from tallymark.deployment import Deployment
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
 from tallymark.protocol.records.batch import Batch, split_batches
 from tallymark.protocol.records.saved_tail import DESCRIPTION, TRUNCATED, Tail, decode_tail
@@ -78,6 +79,20 @@ def find_tails(
         else:
             held.append(HeldTail(cluster, folder, tail, _sequences(folder)))
     return FoundTails(tuple(held), tuple(others))
+
+
+def tails_for(
+    deployment: Deployment, reader_of: Callable[[str], LogReader], named: Iterable[Path] = ()
+) -> FoundTails:
+    """What brokers saved: in the folders ``named``, and in those of the brokers of this machine.
+    Errors as of :func:`find_tails`."""
+    here = [
+        deployment.data_dir / cluster.name / f"broker-{broker.id}"
+        for cluster in deployment.clusters
+        for broker in cluster.brokers
+    ]
+    paths = [*named, *(path for path in here if path.is_dir())]
+    return find_tails(paths, [one.name for one in deployment.clusters], reader_of)
 
 
 def from_tails(

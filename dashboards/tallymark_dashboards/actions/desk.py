@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,6 +25,7 @@ from tallymark_audit.store.reading.runs import DecisionsAsked, decision_page
 
 if TYPE_CHECKING:
     from tallymark_audit.repair.apply import ItemResult
+    from tallymark_audit.repair.tails import HeldTail
     from tallymark_audit.repair.upstream import Clusters, UpstreamCheck
 
 PROCESS: Final = "dashboards"
@@ -231,9 +232,34 @@ class RepairDesk:
 
         with self._store.read() as connection:
             edges = repairable_edges(self._deployment, connection)
+        kinds = {one.name: one.kind for one in edges}
+        tails = self._saved() if kinds.get(asked.edge) == "producer" else ()
+        with self._store.read() as connection:
             return make_repair_plan(
-                connection, edges, self._now(), asked.start, asked.end, asked.edge, asked.topic
+                connection,
+                edges,
+                self._now(),
+                asked.start,
+                asked.end,
+                asked.edge,
+                asked.topic,
+                tails,
             )
+
+    def _saved(self) -> Sequence[HeldTail]:
+        """What the brokers of this machine have saved before they cut it."""
+        from tallymark_audit.repair.tails import tails_for
+
+        with ExitStack() as stack:
+            try:
+                return tails_for(
+                    self._deployment, lambda name: self._opened(stack).reader(name)
+                ).held
+            except TallymarkError as error:
+                raise UserError(
+                    f"what brokers have saved before they cut it cannot be looked at: {error}",
+                    "try again when that is mended, or: tallymark audit repair",
+                ) from error
 
     def _check_others(self) -> None:
         """UserError where a repair by a command, or by other dashboards, goes on: two at once could

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tallymark_audit.collector.replication_incidents import GIVEN_UP, incident_of
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import EXPIRED, CellKey, Edge, Explanation
 from tallymark_audit.model.ranges import RangeSet
@@ -137,6 +139,67 @@ def test_of_a_producer_there_is_only_the_claim() -> None:
     assert "send them again" in found.reasons[0]
     assert found.tell[0].startswith("the owners of shop on web-1: 4 of the messages")
     assert not any("repair" in one for one in found.commands)
+
+
+def cut(start: int, end: int, folder: str = "/d/broker-2/clicks-2-truncated", **others: Any) -> Any:
+    """A broker's report that it cut these offsets (end excluded), as the collector stores it."""
+    told = {
+        "kind": GIVEN_UP, "topic": "clicks", "partition": 2, "at": NOON + 30_000, "broker": 2,
+        "leader_epoch": 7, "from_offset": start, "to_offset": end, "high_watermark": end,
+        "epochs": [[6, 0]], "folder": folder, "why": "" if folder else "the disk is full",
+    }  # fmt: skip
+    found = incident_of(json.dumps({**told, **others}).encode())
+    assert found is not None
+    return {**asdict(found[1]), "cluster": "dc1", "id": 1, "at": found[0]}
+
+
+@pytest.mark.parametrize(
+    ("events", "saved"),
+    [
+        ([cut(90, 200)], 4),
+        ([cut(90, 93)], 3),
+        ([cut(90, 92), cut(90, 92, "/d/broker-3/x-truncated")], 2),  # two replicas, the same
+        ([cut(90, 92), cut(92, 93, "/d/broker-3/x-truncated")], 3),
+        ([cut(90, 200, folder="")], 0),
+        ([cut(90, 200, partition=1)], 0),
+        ([cut(90, 200, topic="views")], 0),
+        ([cut(90, 200, at=NOON - 1)], 0),  # before any message of the window was sent
+        ([{**cut(90, 200), "cluster": "dc2"}], 0),
+    ],
+)
+def test_what_brokers_have_saved_can_be_repaired(events: list[dict[str, Any]], saved: int) -> None:
+    """After an unclean election the page said that nothing can be repaired and that producers
+    should send again; ``tallymark audit repair`` would have put back all of it."""
+    verdict = row(cell(), edge="producer-to-dc1")
+    found = of(evidence(verdict, incidents=tuple(events)), PRODUCERS)
+    assert (found.repairable, found.saved, found.of, found.unsure) == (saved, saved, 4, 0)
+    assert sum(one.count for one in found.others) == 4 - saved
+    plans = [one for one in found.commands if "audit repair" in one]
+    assert len(plans) == (2 if saved else 0)
+    assert all("--tails /d/broker-2/clicks-2-truncated" in one for one in plans)
+
+
+def test_what_was_saved_is_counted_once_for_all_runs() -> None:
+    """Two runs lack four messages each, and six were saved."""
+    other = replace(cell(), key=KEY._replace(server="web-2"))
+    verdict = row(cell(), edge="producer-to-dc1", missing=8)
+    verdict["cells"].append(cell_to_json(other) | {"located": [], "searched": False})
+    found = of(evidence(verdict, incidents=(cut(90, 96),)), PRODUCERS)
+    assert (found.saved, found.of, [one.count for one in found.others]) == (6, 8, [2])
+    assert "brokers have saved 2 records of partition 2" in found.reasons[0]
+
+
+def test_a_folder_is_quoted_for_the_shell() -> None:
+    verdict = row(cell(), edge="producer-to-dc1")
+    hostile = "/d/a b; rm -rf ~-truncated"
+    found = of(evidence(verdict, incidents=(cut(90, 99, hostile),)), PRODUCERS)
+    assert f"--tails '{hostile}'" in found.commands[0]
+
+
+def test_saved_records_of_the_cluster_upstream_do_not_help_a_mirror() -> None:
+    verdict = row(cell(), searched=True)
+    found = of(evidence(verdict, incidents=(cut(90, 200),)))
+    assert (found.repairable, found.saved, found.of) == (0, 0, 4)
 
 
 def test_a_silent_reporter_is_retired_by_name() -> None:

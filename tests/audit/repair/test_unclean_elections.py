@@ -20,8 +20,11 @@ from tallymark.log.saved_tails import saved_tails
 from tallymark_audit.cli.incidents import incidents
 from tallymark_audit.cli.repair import repair
 from tallymark_audit.judge.verdicts import State
+from tallymark_audit.model.edges import derive_edges
+from tallymark_audit.repair.repairable import repairability
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.reading import queries
+from tallymark_audit.store.reading.window_evidence import evidence
 from tallymark_audit.store.schema.rows import Row
 
 pytestmark = pytest.mark.process
@@ -89,6 +92,20 @@ def read_back(cluster: BrokersInMemory) -> int:
         return reader.end_offsets("views")[0]
 
 
+def can_be_repaired(deployment: Deployment, store: Store) -> tuple[int, str]:
+    """What pages say: how many messages, and the end of the command."""
+    (edge,) = (one for one in derive_edges(deployment) if one.name == EDGE)
+    bad = [row["window"] for row in rows(store) if row["missing"]]
+    with store.read() as connection:
+        found = [
+            repairability(connection, deployment, edge, evidence(connection, EDGE, "views", at), 0)
+            for at in bad
+        ]
+    (end,) = {one.commands[0].partition(" --to ")[2].partition(" ")[2] for one in found}
+    assert all(one.saved == one.repairable == one.of for one in found)
+    return sum(one.saved for one in found), end
+
+
 def test_an_unclean_election_is_named_and_repaired_from_the_saved_records(
     cluster: BrokersInMemory, deployment: Deployment, store: Store, tmp_path: Path
 ) -> None:
@@ -117,6 +134,7 @@ def test_an_unclean_election_is_named_and_repaired_from_the_saved_records(
         shown = CliRunner().invoke(incidents, ["--logs", "--json"]).output
         assert f"broker {others[0]} leads from leader epoch" in shown
         assert folder in shown
+        assert can_be_repaired(deployment, store) == (50, f"--tails {folder}")
         plan = CliRunner().invoke(repair, ["--tails", folder])
         assert "50 messages can be copied" in plan.output
         assert read_back(cluster) == 100, "a plan copies nothing"

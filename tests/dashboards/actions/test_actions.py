@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from judged_world import heartbeats, publisher, steady, world_in
@@ -16,6 +17,7 @@ from sqlalchemy import select
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
+from tallymark.protocol.records.saved_tail import DESCRIPTION, Tail, encode_tail
 from tallymark.trail import COMMANDS_FILE_NAME, Doer
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey
@@ -212,6 +214,25 @@ def test_one_repair_at_a_time(deployment: Deployment, filled: Store) -> None:
     assert failed.phase is Phase.FAILED
     assert "cannot be reached" in failed.error
     assert desk.look(other, "carol") is not None
+    desk.close()
+
+
+def test_the_plan_of_a_producers_edge_looks_at_what_brokers_have_saved(
+    deployment: Deployment, filled: Store
+) -> None:
+    """The command put back what an unclean election had cut; the page knew nothing of it. Where
+    it cannot look, it says so, instead of a plan without them."""
+    folder = deployment.data_dir / "dc1" / "broker-0" / "clicks-0.77-truncated"
+    folder.mkdir(parents=True)
+    tail = Tail("c", 1, NOON, "clicks", 0, UUID(int=77), 3, 6, 20, 20, 99, ((1, 0),))
+    (folder / DESCRIPTION).write_bytes(encode_tail(tail))
+    gone = NoClusters()
+    gone.go.set()
+    desk = RepairDesk(deployment, filled, opened=gone)
+    asked = Asked("producer-to-dc1", "clicks", NOON, NOON + 60_000)
+    assert desk.look(asked, "alice") is not None
+    said = ended(desk, asked).error
+    assert "what brokers have saved before they cut it cannot be looked at" in said
     desk.close()
 
 

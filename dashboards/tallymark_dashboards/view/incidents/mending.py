@@ -21,6 +21,7 @@ class Mending:
     of: int
     repairable: int
     unsure: int
+    saved: int
     others: tuple[NotRepairable, ...]
     steps: tuple[Step, ...]
     tell: tuple[str, ...]
@@ -45,6 +46,7 @@ def mending(found: Sequence[tuple[int, Repairability]], wrong: int) -> Mending |
         of=sum(one.of for _, one in found),
         repairable=sum(one.repairable for _, one in found),
         unsure=sum(one.unsure for _, one in found),
+        saved=sum(one.saved for _, one in found),
         others=tuple(NotRepairable(count, reason) for reason, count in others),
         steps=steps.steps,
         tell=steps.tell,
