@@ -12,7 +12,7 @@ from tallymark.client.consuming import commit as connector_commit
 from tallymark.client.consuming.commit import OffsetCommitter
 from tallymark.client.consuming.poll_watchdog import PollState, PollWatchdog
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
-from tallymark.client.consuming.subscription_state import SubscriptionState
+from tallymark.client.consuming.subscription_state import PartitionProgress, SubscriptionState
 from tallymark.client.group.stream_control import place_in_streams
 from tallymark.coordination.consumers.offsets import Position
 from tallymark.coordination.consumers.subscriptions import Subscription
@@ -92,6 +92,38 @@ def test_what_is_in_hand_is_not_stored_until_the_next_is_asked_for() -> None:
     assert its.stream.poll() == []
     its.committer.commit()
     assert its.stored == 6
+
+
+class Hurrying(Stream):
+    """Its application asks for the next message just when it was looked what is in hand."""
+
+    hurries = False
+
+    def held(self) -> dict[PartitionProgress, int]:
+        found = super().held()
+        if self.hurries:
+            next(self)
+        return found
+
+
+@pytest.mark.parametrize("at_work", [False, True])
+def test_what_is_handed_out_while_a_commit_looks_is_in_hand(at_work: bool) -> None:
+    """A member that was killed had stored the offset behind a message which it had in hand: its
+    commit looked first at what was in hand (nothing, or the message before), then at how far the
+    application had come. The next owner never saw that message."""
+    its = Setting()
+    stream = Hurrying(its.stream._gate, threading.Event())
+    its.committer.watch([stream])
+    its.stream = stream
+    its.offer(0)
+    if at_work:
+        next(stream)
+    stream.hurries = True
+    its.committer.commit()
+    assert its.stored is None
+    stream.hurries = False
+    its.committer.commit()
+    assert its.stored == (1 if at_work else None), "the one before is dealt with"
 
 
 def test_a_poll_of_many_is_in_hand_as_a_whole() -> None:

@@ -27,7 +27,11 @@ from typing import Final, Protocol
 
 from tallymark.client.consuming.hooks import Hooks
 from tallymark.client.consuming.stream import Chunk, Stream
-from tallymark.client.consuming.subscription_state import PartitionProgress, SubscriptionState
+from tallymark.client.consuming.subscription_state import (
+    Handed,
+    PartitionProgress,
+    SubscriptionState,
+)
 from tallymark.coordination.consumers.offsets import UNKNOWN_EPOCH, OffsetRegistry, Position
 from tallymark.coordination.session.errors import CoordinationError, SessionLostError
 from tallymark.coordination.session.zookeeper import ZooKeeper
@@ -122,17 +126,18 @@ class OffsetCommitter:
         """Store what the application has dealt with, as far as anybody can know. ``last``: nothing
         more will be handed out, so what is in hand has a moment to be dealt with."""
         if self._at_most_once and not last:
-            self._hooks.done_before(self._positions.come_to(self._in_hand()) if self._hooks else {})
+            if self._hooks:
+                self._hooks.done_before(self._positions.come_to(self._dealt_with()))
             return  # all of it is stored already
-        held = {} if self._at_most_once else self._in_hand()
+        done = Handed() if self._at_most_once else self._dealt_with()
         deadline = time.monotonic() + IN_HAND_SECONDS
-        while last and held and time.monotonic() < deadline:
+        while last and done.held and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
-            held = self._in_hand()
+            done = self._dealt_with()
         with self._lock:
             if self._at_most_once:
-                self._hooks.done_before(self._positions.come_to({}))
-            self._commit(self._positions.uncommitted(held), "")
+                self._hooks.done_before(self._positions.come_to(done))
+            self._commit(self._positions.uncommitted(done), "")
 
     def commit_taken(
         self, offsets: Mapping[TopicPartition, int] | None = None, metadata: str = ""
@@ -196,12 +201,14 @@ class OffsetCommitter:
             )
             raise CommitFailedError(CODES["ILLEGAL_GENERATION"], text)
 
-    def _in_hand(self) -> dict[PartitionProgress, int]:
-        """What the application may be at work on."""
+    def _dealt_with(self) -> Handed:
+        """What was handed out, then what of it is in hand: what is handed out in between is in
+        hand, and must not count as dealt with."""
+        taken = self._positions.taken()
         held: dict[PartitionProgress, int] = {}
         for stream in self._streams:
             held.update(stream.held())
-        return held
+        return Handed(taken, held)
 
     def _commit(self, positions: Mapping[TopicPartition, Position], metadata: str) -> None:
         if positions:

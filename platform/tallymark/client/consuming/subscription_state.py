@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from tallymark.client.consuming.assignment import Assignment
 from tallymark.client.consuming.marks import NO_MARKS, Marks
@@ -104,6 +105,15 @@ class PartitionProgress:
             del self._epochs[:-_EPOCHS_KEPT]
 
 
+class Handed(NamedTuple):
+    """How far the application had come at one moment (None: ask now), and afterwards, what it may
+    still be at work on: progress -> its first offset. In the other order a message that is handed
+    out in between would count as dealt with."""
+
+    taken: Mapping[PartitionProgress, Position] | None = None
+    held: Mapping[PartitionProgress, int] = MappingProxyType({})
+
+
 class SubscriptionState:
     """The progress of all owned partitions. Safe from any thread.
 
@@ -162,15 +172,20 @@ class SubscriptionState:
         with self._lock:
             return list(self._items.values())
 
-    def uncommitted(
-        self, held: Mapping[PartitionProgress, int] | None = None
-    ) -> dict[TopicPartition, Position]:
-        """Where the application has come to, for the partitions whose stored offset differs;
-        without what it may still be at work on, ``held`` (progress -> its first offset)."""
+    def taken(self) -> dict[PartitionProgress, Position]:
+        """How far the application has come in each partition in which it has come anywhere."""
+        found = ((item, item.taken) for item in self.items())
+        return {item: at for item, at in found if at is not None}
+
+    def uncommitted(self, handed: Handed | None = None) -> dict[TopicPartition, Position]:
+        """Where the application had come to (None: has come to, with all that it has in hand), for
+        the owned partitions whose stored offset differs; without what it may still be at work
+        on."""
+        taken, held = handed or Handed()
         found: dict[TopicPartition, Position] = {}
         for item in self.items():
-            at, stored = item.taken, item.stored
-            first = held.get(item) if held else None
+            at, stored = item.taken if taken is None else taken.get(item), item.stored
+            first = held.get(item)
             if at is not None and first is not None and first < at.offset:
                 if stored is not None and first < stored.offset <= at.offset:
                     continue  # the application itself has stored what it is at work on
@@ -179,13 +194,15 @@ class SubscriptionState:
                 found[item.topic, item.partition] = at
         return found
 
-    def come_to(self, held: Mapping[PartitionProgress, int]) -> dict[TopicPartition, int]:
-        """Where the application has come to in every partition, stored or not, without ``held``."""
+    def come_to(self, handed: Handed) -> dict[TopicPartition, int]:
+        """Where the application had come to in every partition, stored or not, without what it has
+        in hand."""
         found: dict[TopicPartition, int] = {}
         for item in self.items():
-            if item.taken is not None:
-                at = item.taken.offset
-                found[item.topic, item.partition] = min(at, held.get(item, at))
+            at = item.taken if handed.taken is None else handed.taken.get(item)
+            if at is not None:
+                first = handed.held.get(item, at.offset)
+                found[item.topic, item.partition] = min(at.offset, first)
         return found
 
     def positions(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Position]:
