@@ -167,6 +167,11 @@ if TYPE_CHECKING:
         AddPartitionsToTxnResponseTopic,
         AddPartitionsToTxnResponseTransaction,
     )
+    from tallymark.protocol.messages.k25_add_offsets_to_txn import (
+        AddOffsetsToTxnRequest,
+        AddOffsetsToTxnResponse,
+    )
+    from tallymark.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
     from tallymark.protocol.messages.k27_write_txn_markers import (
         WriteTxnMarkersRequest,
         WriteTxnMarkersRequestMarker,
@@ -336,6 +341,17 @@ if TYPE_CHECKING:
         DescribeProducersResponsePartition,
         DescribeProducersResponseProducer,
         DescribeProducersResponseTopic,
+    )
+    from tallymark.protocol.messages.k65_describe_transactions import (
+        DescribeTransactionsRequest,
+        DescribeTransactionsResponse,
+        DescribeTransactionsResponseTopic,
+        DescribeTransactionsResponseTransactionState,
+    )
+    from tallymark.protocol.messages.k66_list_transactions import (
+        ListTransactionsRequest,
+        ListTransactionsResponse,
+        ListTransactionsResponseTransactionState,
     )
     from tallymark.protocol.messages.k74_list_config_resources import (
         ListConfigResourcesRequest,

@@ -1,0 +1,36 @@
+"""AddOffsetsToTxn (key 25): the offsets of a group join a transaction.
+
+* v2 may answer PRODUCER_FENCED (KIP-588); v3 is flexible
+* v4 may answer TRANSACTION_ABORTABLE (KIP-890)
+"""
+
+from __future__ import annotations
+
+from tallymark.protocol.api import ApiKey
+from tallymark.protocol.schema import Int16, Int32, Int64, Message, Request, String, f, wire
+
+
+@wire
+class AddOffsetsToTxnResponse(Message):
+    """Whether the group's offsets are in the transaction."""
+
+    api_key = ApiKey.ADD_OFFSETS_TO_TXN
+    valid_versions = (0, 4)
+    flexible_from = 3
+
+    throttle_time_ms: int = f(Int32, about="How long a quota held the request back.")
+    error_code: int = f(Int16, about="0, or why they are not.")
+
+
+@wire
+class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
+    """Add the partition of a group's offsets to a transaction."""
+
+    api_key = ApiKey.ADD_OFFSETS_TO_TXN
+    valid_versions = (0, 4)
+    flexible_from = 3
+
+    transactional_id: str = f(String, about="The transactional id.")
+    producer_id: int = f(Int64, about="Its producer id.")
+    producer_epoch: int = f(Int16, about="The epoch of that.")
+    group_id: str = f(String, about="The group.")
