@@ -1,5 +1,8 @@
 """AddOffsetsToTxn (key 25): the offsets of a group join a transaction.
 
+What joins is the partition of ``__consumer_offsets`` that has the group: it gets a marker when the
+transaction ends.
+
 * v2 may answer PRODUCER_FENCED (KIP-588); v3 is flexible
 * v4 may answer TRANSACTION_ABORTABLE (KIP-890)
 """
@@ -19,12 +22,12 @@ class AddOffsetsToTxnResponse(Message):
     flexible_from = 3
 
     throttle_time_ms: int = f(Int32, about="How long a quota held the request back.")
-    error_code: int = f(Int16, about="0, or why they are not.")
+    error_code: int = f(Int16, about="0, or why they are not; then no offsets may be sent for it.")
 
 
 @wire
 class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
-    """Add the partition of a group's offsets to a transaction."""
+    """Add the offsets of a group to a transaction, before they are sent with TxnOffsetCommit."""
 
     api_key = ApiKey.ADD_OFFSETS_TO_TXN
     valid_versions = (0, 4)
