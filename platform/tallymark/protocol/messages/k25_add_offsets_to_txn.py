@@ -1,7 +1,8 @@
 """AddOffsetsToTxn (key 25): the offsets of a group join a transaction.
 
 What joins is the partition of ``__consumer_offsets`` that has the group: it gets a marker when the
-transaction ends.
+transaction ends. With ``transaction.version`` 2 no producer sends it: TxnOffsetCommit v5 adds the
+group by itself (KIP-890).
 
 * v2 may answer PRODUCER_FENCED (KIP-588); v3 is flexible
 * v4 may answer TRANSACTION_ABORTABLE (KIP-890)
