@@ -36,6 +36,7 @@ from tallymark.broker.security.zookeeper_store import ZooKeeperSecurityStore
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.text import log_effective
 from tallymark.broker.state import BrokerState
+from tallymark.broker.stopping import StopClock
 from tallymark.broker.trail.opening import admin_trail, incident_trail
 from tallymark.broker.trail.trail import Trail
 from tallymark.coordination import Access, ZooKeeper
@@ -49,6 +50,7 @@ log = logging.getLogger(__name__)
 
 STOP_SECONDS = 5.0
 """How long a stop waits for answers to be sent."""
+_SESSION = "session in ZooKeeper"
 
 
 class Broker:
@@ -278,8 +280,9 @@ class Broker:
 
     async def _undo(self) -> None:
         """Stop all running parts, in the order of a clean stop."""
-        if self._cluster is not None:
-            await self._cluster.retire()  # so that other brokers report it to clients at once
+        clock = StopClock(self.settings.shutdown_timeout_ms / 1000)
+        if self._cluster is not None:  # so that other brokers report it to clients at once
+            await clock.end("registration", self._cluster.retire())
         if self.state is not None:
             self.state.stopping.set()
             self.state.group_shards.close()
@@ -287,15 +290,20 @@ class Broker:
                 partition.wake()
         if self._listeners is not None:
             serving = self.state is not None and self.state.serving.is_set()
-            await self._listeners.stop(STOP_SECONDS if serving else 0.0)
-        await self._tasks.aclose()
+            grace = STOP_SECONDS if serving else 0.0
+            await clock.end("listeners", self._listeners.stop(grace))
+        await clock.end("background work", self._tasks.aclose())
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
-            await cluster.leave()
+            await clock.end(_SESSION, cluster.leave())
         manager, self._manager = self._manager, None
         if manager is not None:
-            await asyncio.to_thread(manager.close)
-        await self._watched.stop()
+            at_work = set(clock.left) - {_SESSION}
+            await asyncio.to_thread(manager.abandon if at_work else manager.close)
+        await clock.end("metrics", self._watched.stop())
+        if clock.slow or clock.left:
+            slow = ", ".join(clock.slow)
+            log.warning("the stop was slow seconds=%.1f: %s", clock.seconds, slow or clock.left)
         if self.failed.done() and not self.failed.cancelled():
             self.failed.exception()  # marks it as seen
         self.failed.cancel()

@@ -28,6 +28,11 @@ class LeadFields(SettingsPart):
     """See ``controlled.shutdown.max.retries``: by default a stop waits 15 s at most, and only while
     another broker could take a lead. Has an effect only on partitions with several replicas."""
 
+    shutdown_timeout_ms: Annotated[int, Field(ge=1000, le=_INT_MAX)] = 30_000
+    """How long a stop waits, after the hand-over, for answers, background work and
+    ZooKeeper. What has not ended by then is left, and the logs are closed as after a kill, so that
+    the next start checks them. Time for the disk is not counted."""
+
     auto_leader_rebalance_enable: bool = True
     """Whether leads go back by themselves to the preferred leaders, the first replica of each
     partition. The setting of the broker that is the controller counts. Has an effect only on
