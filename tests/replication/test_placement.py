@@ -118,3 +118,13 @@ def test_manual_assignments_are_checked(
         check_manual(assignment, even(1, 2, 3), factor)
     assert refused(error) == "INVALID_REPLICA_ASSIGNMENT"
     assert text in str(error.value)
+
+
+def test_brokers_that_leave_or_are_gone_get_nothing_unless_the_others_are_too_few() -> None:
+    """A topic was created while a broker was dead and registered still: a partition that it alone
+    could lead had no leader until an operator moved it."""
+    load = {1: 0, 2: 5, 3: 9, 4: 9}
+    assert {one for placed in spread(8, 1, load, avoid={1}) for one in placed} == {2, 3, 4}
+    assert {one for placed in spread(8, 3, load, avoid={1, 7}) for one in placed} == {2, 3, 4}
+    assert {one for placed in spread(8, 3, load, avoid={1, 2}) for one in placed} == {1, 2, 3, 4}
+    assert spread(4, 1, load, avoid={1, 2, 3, 4}) == spread(4, 1, load)

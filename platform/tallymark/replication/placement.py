@@ -13,7 +13,7 @@ function of its arguments alone, without a random start as in Kafka.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
 from tallymark.errors import CODES, KafkaError
@@ -22,7 +22,11 @@ NO_RACKS: Final[Mapping[int, str]] = {}
 
 
 def spread(
-    partitions: int, factor: int, load: Mapping[int, int], racks: Mapping[int, str] = NO_RACKS
+    partitions: int,
+    factor: int,
+    load: Mapping[int, int],
+    racks: Mapping[int, str] = NO_RACKS,
+    avoid: Set[int] = frozenset(),
 ) -> tuple[tuple[int, ...], ...]:
     """``factor`` replicas of each new partition, the leader first.
 
@@ -30,13 +34,16 @@ def spread(
     one. Leaders go round over the brokers, those with the fewest partitions first: a topic is
     spread evenly whatever the load is, since topics differ in traffic. Each follower goes to the
     rack with the fewest replicas of the partition, so each replica to another rack while there are
-    racks. With a factor of 1 racks do not count.
+    racks. With a factor of 1 racks do not count. Brokers of ``avoid`` (they leave, or are gone
+    while they are registered still) get nothing, unless the others are too few.
 
     KafkaError BROKER_NOT_AVAILABLE without brokers, INVALID_REPLICATION_FACTOR for a factor below 1
     or above their number, INVALID_REPLICA_ASSIGNMENT where some of them have a rack and some not.
     """
     _check_factor(factor, load)
-    ordered = sorted(load, key=lambda broker: (load[broker], broker))
+    staying = [broker for broker in load if broker not in avoid]
+    taken = staying if len(staying) >= factor else load
+    ordered = sorted(taken, key=lambda broker: (load[broker], broker))
     if factor > 1:
         _check_racks(load, racks)
         ordered = _alternating(ordered, racks)

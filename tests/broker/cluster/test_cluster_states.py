@@ -10,6 +10,7 @@ import pytest
 from partition_nodes import make, raise_epoch, state_of
 from stepped_zookeeper import Fault, SteppedZooKeeper
 
+from tallymark.broker.metadata.assignment import place
 from tallymark.broker.metadata.image import PartitionImage, TopicImage
 from tallymark.broker.metadata.port import StateOutcome
 from tallymark.broker.metadata.zookeeper_states import StateNodes
@@ -124,11 +125,34 @@ def test_the_image_has_the_whole_state_and_the_brokers_as_replication_sees_them(
     assert topic.partitions[1].state == state_of(zookeeper, 1)
     assert topic.partitions[1].assignment == Assignment((1, 2, 3))
     assert image.views == {3: BrokerView(3, node.epoch, "a", leaving=True)}
+    assert sorted(image.unsteady) == [3]
     assert image.brokers[3].features == able
     assert image.features.level(REPLICATION) == 1
     view = topic.view_of(1, TopicSettings(min_insync=3, unclean_allowed=True))
     assert (view.min_insync, view.unclean_allowed, view.state.version) == (2, True, 0)
     assert replace(topic, configs={}).view_of(0, TopicSettings(3)).min_insync == 3
+
+
+def test_new_topics_are_placed_on_brokers_that_stay_and_answer(zookeeper: ZooKeeper) -> None:
+    """Until its session ended, a broker that was dead got partitions, and its leads nobody took. A
+    report of an earlier registration says nothing."""
+    write_features(zookeeper, Finalized({REPLICATION: 1}))
+    able = {REPLICATION: Levels(0, 1)}
+    nodes = {
+        one: BrokerRegistry(zookeeper).register(
+            BrokerInfo(one, "127.0.0.1", 9090 + one, features=able)
+        )
+        for one in (1, 2, 3, 4)
+    }
+    notes = BrokerNotes(zookeeper)
+    notes.suspect(1, nodes[1].epoch, 2)
+    notes.suspect(2, nodes[2].epoch - 1, 3)
+    notes.leave(3, nodes[3].epoch)
+    image = view_of(zookeeper).read()
+    assert (sorted(image.suspects), sorted(image.unsteady)) == ([1], [1, 3])
+    assert {one for replicas in place(image, 10) for one in replicas} == {2, 4}
+    assert {frozenset(replicas) for replicas in place(image, 10, 2)} == {frozenset({2, 4})}
+    assert {one for replicas in place(image, 10, 3) for one in replicas} == {1, 2, 3, 4}
 
 
 def test_a_change_of_one_partition_reads_that_partition(server: Read, zookeeper: ZooKeeper) -> None:

@@ -30,7 +30,7 @@ def place(
     most = factor if asked is None else max((len(each) for each in asked), default=1)
     check_factor(most, image.features, image.supports)
     if asked is None:
-        return spread(partitions, factor, image.load(), image.racks)
+        return spread(partitions, factor, image.load(), image.racks, image.unsteady)
     return check_manual(asked, image.brokers)
 
 

@@ -122,13 +122,15 @@ class TopicImage:
 @dataclass(frozen=True)
 class MetadataImage:
     """The image. ``controller_id`` is -1 while there is none. ``features`` are the levels in
-    force."""
+    force. ``suspects`` are registered brokers of which others have reported that they refuse
+    connections."""
 
     cluster_id: str
     controller_id: int = NO_LEADER
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict[int, BrokerImage])
     topics: Mapping[str, TopicImage] = field(default_factory=dict[str, TopicImage])
     features: Finalized = field(default_factory=Finalized)
+    suspects: frozenset[int] = frozenset()
 
     @cached_property
     def names_by_id(self) -> Mapping[UUID, str]:
@@ -164,6 +166,11 @@ class MetadataImage:
     def racks(self) -> Mapping[int, str]:
         """The racks of the live brokers that have one."""
         return {node_id: broker.rack for node_id, broker in self.brokers.items() if broker.rack}
+
+    @property
+    def unsteady(self) -> frozenset[int]:
+        """Live brokers on which nothing new should be placed: they leave, or are suspected."""
+        return self.suspects.union(one.node_id for one in self.brokers.values() if one.leaving)
 
     def load(self) -> Mapping[int, int]:
         """How many partitions each live broker has."""

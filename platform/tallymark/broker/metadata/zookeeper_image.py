@@ -59,7 +59,9 @@ class ImageReader:
         objects as before."""
         identity = self.check_identity()
         features = self._features()
-        leaving = self._notes.leaving() if features.level(REPLICATION) > 0 else {}
+        replicates = features.level(REPLICATION) > 0
+        leaving = self._notes.leaving() if replicates else {}
+        reported = self._notes.suspects() if replicates else {}
         # Before the topics: a state that names a broker as leader is not older than the
         # registration that the image shows, so it is not a lead of the process before.
         brokers = {
@@ -67,7 +69,8 @@ class ImageReader:
             for info in self._brokers.brokers(malformed=self.topics.malformed).values()
         }
         topics = self._topics_now()
-        image = MetadataImage(identity, controller, brokers, topics, features)
+        suspects = frozenset(one for one in brokers if reported.get(one) == brokers[one].epoch)
+        image = MetadataImage(identity, controller, brokers, topics, features, suspects)
         self.changes.done()
         if topics is not self._image.topics or image != self._image:
             self._image = image

@@ -126,4 +126,4 @@ def _replicas_of_offsets(state: BrokerState, count: int) -> Sequence[Sequence[in
         if missed is not None:
             log.warning("topic not created: %s; requests=%d", why, missed + 1)
         raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], why)
-    return spread(count, factor, image.load(), image.racks)
+    return spread(count, factor, image.load(), image.racks, image.unsteady)
