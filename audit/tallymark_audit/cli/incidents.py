@@ -17,9 +17,9 @@ from tallymark.clock import now_ms
 from tallymark.deployment import load
 from tallymark.shell.output import print_table
 from tallymark_audit.cli import options
-from tallymark_audit.collector.replication_incidents import GIVEN_UP, UNCLEAN_ELECTION
 from tallymark_audit.model.time_format import duration, utc
 from tallymark_audit.store import open_store
+from tallymark_audit.store.counted.incidents import GIVEN_UP, UNCLEAN_ELECTION
 from tallymark_audit.store.reading.age import AuditAge, audit_age
 from tallymark_audit.store.reading.incidents import WhichIncidents, WindowIncident, incident_page
 from tallymark_audit.store.reading.queries import all_collectors

@@ -21,15 +21,18 @@ from tallymark.protocol.records.batch import Record
 from tallymark.protocol.topic_partition import EARLIEST
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.model.log_reader import FetchedLike, LogReader, partitions_of
-from tallymark_audit.store.counted.incidents import Incident, add_incident
+from tallymark_audit.store.counted.incidents import (
+    GIVEN_UP,
+    UNCLEAN_ELECTION,
+    Incident,
+    add_incident,
+    saved_text,
+)
 from tallymark_audit.store.schema.tables import incidents
 
 TOPIC: Final = "_tallymark_incidents"
-UNCLEAN_ELECTION: Final = "unclean-election"
-GIVEN_UP: Final = "given-up"
 FETCH_BYTES: Final = 1 << 20
 EVERY_MS: Final = 5_000
-_REPAIR: Final = ": tallymark audit repair --tails "
 _LONGEST: Final = 500
 _MOST_EPOCHS: Final = 10
 
@@ -98,12 +101,6 @@ def incident_of(value: bytes | None) -> tuple[int, Incident] | None:
         return None
 
 
-def folder_of(reason: str) -> str:
-    """The folder in which a broker has saved what it cut, from the text of the incident; "": it has
-    not saved it."""
-    return reason.rpartition(_REPAIR)[2] if _REPAIR in reason else ""
-
-
 def _elected(told: Any) -> str:
     return (
         f"broker {_whole(told['broker'])} leads from leader epoch {_whole(told['leader_epoch'])} "
@@ -115,7 +112,7 @@ def _elected(told: Any) -> str:
 
 def _given_up(told: Any) -> str:
     folder, why = _text(told["folder"]), _text(told["why"])
-    where = f"saved in {folder}{_REPAIR}{folder}" if folder else f"NOT saved: {why}"
+    where = saved_text(folder) if folder else f"NOT saved: {why}"
     return (
         f"broker {_whole(told['broker'])} cut these offsets ({_epochs(told)}) for the leader of "
         f"epoch {_whole(told['leader_epoch'])}; "

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tallymark_audit.collector.replication_incidents import GIVEN_UP, folder_of
 from tallymark_audit.model.ranges import EMPTY, RangeSet
+from tallymark_audit.store.counted.incidents import GIVEN_UP, folder_of
 from tallymark_audit.store.schema.rows import Row
 
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from tallymark_audit.collector.replication_incidents import GIVEN_UP, UNCLEAN_ELECTION
 from tallymark_audit.model.cells import LAKE, Edge
 from tallymark_audit.model.edges import PRODUCER, derive_edges
+from tallymark_audit.store.counted.incidents import GIVEN_UP, UNCLEAN_ELECTION
 from tallymark_audit.store.reading.alarms.backlogs import HopFacts, hop_facts
 from tallymark_audit.store.reading.records import WhichRecords, log_event_page
 from tallymark_audit.store.schema.rows import Row

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark_audit.collector.replication_incidents import GIVEN_UP, incident_of
+from tallymark_audit.collector.replication_incidents import incident_of
 from tallymark_audit.judge.verdicts import CellVerdict, State
 from tallymark_audit.model.cells import EXPIRED, CellKey, Edge, Explanation
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.repair.gone import LogStarts
 from tallymark_audit.repair.next_steps import Known
 from tallymark_audit.repair.repairable import Repairability, repairable
+from tallymark_audit.store.counted.incidents import GIVEN_UP
 from tallymark_audit.store.reading.window_evidence import Evidence
 from tallymark_audit.store.schema.rows import cell_to_json
 

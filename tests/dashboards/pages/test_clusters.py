@@ -10,9 +10,9 @@ from prepared_clusters import HOSTILE, snapshots, topic
 
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
-from tallymark_audit.collector.replication_incidents import GIVEN_UP, UNCLEAN_ELECTION
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.store import Store
+from tallymark_audit.store.counted.incidents import GIVEN_UP, UNCLEAN_ELECTION
 from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
 from tallymark_audit.store.schema.tables import copied, incidents, progress
 from tallymark_dashboards.app.application import create_app

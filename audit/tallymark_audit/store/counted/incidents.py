@@ -19,6 +19,11 @@ from tallymark_audit.store.schema.tables import incidents
 DAY_MS: Final = 86_400_000
 MOST_A_DAY: Final = 100
 OTHERS: Final = "others like these, whose reasons are not kept"
+UNCLEAN_ELECTION: Final = "unclean-election"
+GIVEN_UP: Final = "given-up"
+"""Kinds of incidents that brokers report: a leader that may lack committed records, and committed
+records that a broker has cut."""
+_REPAIR: Final = ": tallymark audit repair --tails "
 GAP_TEXT: Final = "{mirror} could not copy these upstream offsets: {reason}"
 TRUNCATION: Final = "truncation"
 CUT_TEXT: Final = (
@@ -123,6 +128,17 @@ def gap_text(mirror: str, reason: str) -> str:
         reason, GAP_TEXT
     )
     return text.format(mirror=mirror, reason=reason)
+
+
+def saved_text(folder: str) -> str:
+    """Where a broker has saved what it cut; :func:`folder_of` reads it again."""
+    return f"saved in {folder}{_REPAIR}{folder}"
+
+
+def folder_of(reason: str) -> str:
+    """The folder in which a broker has saved what it cut, from the text of the incident; "": it has
+    not saved it."""
+    return reason.rpartition(_REPAIR)[2] if _REPAIR in reason else ""
 
 
 def _of_a_day(cluster: str, incident: Incident, now_ms: int) -> list[Any]:
