@@ -59,9 +59,9 @@ def test_a_request_that_failed_is_sent_to_the_leader_of_then_after_a_pause() -> 
     first = outcome("x", A)
     markers.begin(first)
     requests, _ = markers.to_send({A: 1}.__getitem__, 0)
-    assert markers.next_ms() is None
+    assert markers.next_ms(0) is None
     assert markers.answered(1, requests[1], {}, 10) == []
-    assert markers.next_ms() == 10 + RETRY_MS
+    assert markers.next_ms(10) == 10 + RETRY_MS
     assert markers.to_send({A: 2}.__getitem__, 9 + RETRY_MS) == ({}, [])
     requests, _ = markers.to_send({A: 2}.__getitem__, 10 + RETRY_MS)
     assert requests == {2: [Sent(first, frozenset((A,)))]}
@@ -82,7 +82,7 @@ def test_a_partition_without_a_leader_waits_and_a_deleted_one_is_done() -> None:
     first = outcome("x", A, C)
     markers.begin(first)
     assert markers.to_send({A: NO_LEADER, C: DELETED}.__getitem__, 0) == ({}, [])
-    assert markers.next_ms() == RETRY_MS
+    assert markers.next_ms(0) == RETRY_MS
     assert markers.by_broker({A: NO_LEADER, C: DELETED}.__getitem__) == {NO_LEADER: 1}
     assert markers.to_send({A: DELETED}.__getitem__, RETRY_MS) == ({}, [first])
 

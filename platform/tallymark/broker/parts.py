@@ -76,6 +76,7 @@ class BrokerParts:
         state.authorizer = security.authorizer
         tasks.push_async_callback(state.timed_changes.stop)
         tasks.callback(group_shards.close)
+        tasks.callback(state.transaction_shards.close)
         return state
 
     def make_upkeep(self, state: BrokerState, manager: LogManager) -> Upkeep:
@@ -132,6 +133,7 @@ class BrokerParts:
             upkeep.preparers,
             threads,
             replicas,
+            state.transaction_shards,
         )
         tasks.push_async_callback(leadership.stop)
         return leadership, replicas

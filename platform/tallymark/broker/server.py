@@ -39,6 +39,7 @@ from tallymark.broker.state import BrokerState
 from tallymark.broker.stopping import StopClock
 from tallymark.broker.trail.opening import admin_trail, incident_trail
 from tallymark.broker.trail.trail import Trail
+from tallymark.broker.transactions.looking_over import LooksOverTransactions
 from tallymark.coordination import Access, ZooKeeper
 from tallymark.errors import ConnectError, TallymarkError, UserError
 from tallymark.log import LogManager
@@ -171,6 +172,9 @@ class Broker:
         expiry = OffsetsExpiry(state.group_shards, state.settings)
         self._tasks.push_async_callback(expiry.stop)
         expiry.start()
+        transactions = LooksOverTransactions(state.transaction_shards, state.settings, self._now_ms)
+        self._tasks.push_async_callback(transactions.stop)
+        transactions.start()
         if self.trail is not None:
             self._tasks.push_async_callback(self.trail.stop)  # its last lines go into a log
             self.trail.start()
@@ -286,6 +290,7 @@ class Broker:
         if self.state is not None:
             self.state.stopping.set()
             self.state.group_shards.close()
+            self.state.transaction_shards.close()
             for partition in self.state.partitions:
                 partition.wake()
         if self._listeners is not None:

@@ -21,6 +21,8 @@ from tallymark.broker.security.sasl_logins import Logins
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.dynamic import Dynamic
 from tallymark.broker.timed_changes import TimedChanges
+from tallymark.broker.transactions.sending import MarkerSender
+from tallymark.broker.transactions.shards import TransactionShards
 from tallymark.log import LogManager
 from tallymark.net.limits.log_rate import LogRate
 from tallymark.protocol import api
@@ -57,6 +59,10 @@ class BrokerState:
     """Every log of this broker, led or not; None in tests without a disk."""
     transactions: bool = field(default_factory=lambda: api.TRANSACTIONS)
     """Whether transactions are served."""
+    transaction_shards: TransactionShards = field(init=False)
+    """The transactional ids that are coordinated here."""
+    markers: MarkerSender | None = None
+    """Sends the markers of their transactions; None while the broker starts."""
     timed_changes: TimedChanges = field(default_factory=TimedChanges)
     """Runs changes that continue when their client stops waiting."""
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)
@@ -75,6 +81,9 @@ class BrokerState:
     """Set when all partitions that this broker leads are open."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the broker stops: parked requests are answered with the records available then."""
+
+    def __post_init__(self) -> None:
+        self.transaction_shards = TransactionShards(self.now_ms)
 
     @property
     def image(self) -> MetadataImage:

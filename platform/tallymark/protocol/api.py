@@ -127,7 +127,7 @@ TRANSACTIONAL: Final[dict[ApiKey, tuple[int, int]]] = {
     ApiKey.WRITE_TXN_MARKERS: (1, 2),
     ApiKey.TXN_OFFSET_COMMIT: (0, 5),
     ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
-    ApiKey.LIST_TRANSACTIONS: (0, 2),
+    ApiKey.LIST_TRANSACTIONS: (0, 1),
 }
 """What is served besides, or in other versions, where transactions are."""
 

@@ -12,3 +12,7 @@ LATEST: Final = -1
 """Requests the offset of the next record."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 """The topic in which brokers store the groups' offsets."""
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+"""The topic in which brokers store the transactional ids."""
+STATE_TOPICS: Final = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
+"""The brokers' own topics: only they create, write and delete them."""

@@ -163,10 +163,11 @@ class Markers:
             del self._waiting[name]
             yield waiting.outcome
 
-    def next_ms(self) -> int | None:
-        """When :meth:`to_send` has something that waits for a pause, or None."""
+    def next_ms(self, now_ms: int) -> int | None:
+        """When the next pause ends, so that :meth:`to_send` has something; None without one. What
+        waits for a broker that has a request under way is sent when that is answered."""
         pauses = [each.not_before_ms for each in self._waiting.values() if each.left - each.sent]
-        return min(pauses, default=None)
+        return min((each for each in pauses if each > now_ms), default=None)
 
     def by_broker(self, leader_of: Callable[[TopicPartition], int]) -> dict[int, int]:
         """How many markers wait for each broker; -1: for a partition without a leader."""

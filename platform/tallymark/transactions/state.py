@@ -43,8 +43,8 @@ class TransactionsState:
         return len(self._transactions)
 
 
-def record_of(transaction: Transaction, version: int) -> TransactionRecord:
-    """The record that stores it. ``version`` is 1 where ``transaction.version`` is 1 or more."""
+def record_of(transaction: Transaction, version: int = 1) -> TransactionRecord:
+    """The record that stores it."""
     return encode_key(transaction.transactional_id), encode_value(transaction, version)
 
 

@@ -1,21 +1,21 @@
-"""k10 FindCoordinator: which broker coordinates a group.
+"""k10 FindCoordinator: which broker coordinates a group or a transactional id.
 
 Served 0-6.
 
 * v1 names the kind of key (KIP-98); v3 flexible; v4 many keys at once (KIP-699)
 * v5 an error code of transactions (KIP-890); v6 share groups (KIP-932)
 
-Kept: the coordinator is the leader of the group's partition of ``__consumer_offsets``, which the
-first request creates (``offsets.topic.num.partitions`` partitions). Simplified: groups only. A
-transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients do not retry,
-a share group with INVALID_REQUEST.
+Kept: the coordinator is the leader of the group's partition of ``__consumer_offsets``, or of the
+id's partition of ``__transaction_state``; the first request creates the topic. Simplified: no share
+groups: INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tallymark.broker.requests.group_coordinator import coordinator_of
+from tallymark.broker.metadata.image import BrokerImage
+from tallymark.broker.requests import group_coordinator, transaction_coordinator
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
@@ -58,14 +58,7 @@ async def _find(
     state: BrokerState, key: str, key_type: int, call: Call
 ) -> FindCoordinatorResponseCoordinator:
     try:
-        if key_type == TRANSACTION:
-            raise KafkaError(
-                CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"], "transactions are not served"
-            )
-        if key_type != GROUP:
-            raise KafkaError(CODES["INVALID_REQUEST"], f"key type {key_type} is not served")
-        require(state.authorizer, call.connection, Operation.DESCRIBE, ResourceType.GROUP, key)
-        broker = await coordinator_of(state, key)
+        broker = await _coordinator_of(state, key, key_type, call)
         reached = broker.at(call.connection.listener)
         if reached is None:
             raise KafkaError(
@@ -79,6 +72,21 @@ async def _find(
     return FindCoordinatorResponseCoordinator(
         key=key, node_id=broker.node_id, host=reached.host, port=reached.port, error_message=None
     )
+
+
+async def _coordinator_of(state: BrokerState, key: str, key_type: int, call: Call) -> BrokerImage:
+    authorizer, who, describe = state.authorizer, call.connection, Operation.DESCRIBE
+    if key_type == TRANSACTION:
+        if not state.transactions:
+            raise KafkaError(
+                CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"], "transactions are not served"
+            )
+        require(authorizer, who, describe, ResourceType.TRANSACTIONAL_ID, key)
+        return await transaction_coordinator.coordinator_of(state, key)
+    if key_type != GROUP:
+        raise KafkaError(CODES["INVALID_REQUEST"], f"key type {key_type} is not served")
+    require(authorizer, who, describe, ResourceType.GROUP, key)
+    return await group_coordinator.coordinator_of(state, key)
 
 
 register(FindCoordinatorRequest, handle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from uuid import UUID
 
@@ -20,9 +20,10 @@ from tallymark.broker.metrics.counters import TopicTraffic
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.transactions.shards import TransactionShards
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig, LogManager
-from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tallymark.replication.model import TopicSettings
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Leadership:
         preparers: Executor | None = None,
         threads: Callable[[int, str], Executor] = ThreadPoolExecutor,
         replicas: ReplicaParts | None = None,
+        transaction_shards: TransactionShards | None = None,
     ) -> None:
         self._settings = settings
         self._node_id = settings.node_id
@@ -57,6 +59,7 @@ class Leadership:
         self._manager = manager
         self._partitions = partitions
         self._group_shards = group_shards
+        self._transaction_shards = transaction_shards or TransactionShards(now_ms)
         self._opener = LogOpener(settings, manager, now_ms, threads)
         self._flush_wanted = flush_wanted
         self._traffic_of = traffic_of
@@ -69,7 +72,7 @@ class Leadership:
         )
         self._replicated: ReplicatedPartitions | None = None
         if replicas is not None:
-            owner = Owner(self._partition, self._led, group_shards.give_up, self.defaults)
+            owner = Owner(self._partition, self._led, self._given_up, self.defaults)
             self._replicated = ReplicatedPartitions(
                 self._node_id, replicas, partitions, manager, self._opener, owner
             )
@@ -127,7 +130,7 @@ class Leadership:
                     continue
                 self._partitions.remove(partition, deleted=partition.topic_id in gone)
                 self._manager.high_watermarks.note(name, index, partition.high_watermark)
-                self._group_shards.give_up(partition)
+                self._given_up(partition)
                 if partition.topic_id in gone:
                     # At once, so that a fetch woken by this gets the error of a deleted topic.
                     self._partitions.image = self._partitions.image.without_topic(name)
@@ -157,7 +160,7 @@ class Leadership:
                 yield PartitionToOpen(topic, index, False)
 
     async def stop(self) -> None:
-        """Stop loading groups and removing files; the remaining files are removed at the next
+        """Stop loading coordinators and removing files; the remaining files are removed at the next
         start."""
         await self._unneeded.stop()
         for task in self._loading:
@@ -231,7 +234,16 @@ class Leadership:
     def _led(self, partition: Partition) -> None:
         """This broker leads the partition from now on."""
         if partition.topic == OFFSETS_TOPIC:
-            self._load(partition)
+            self._load(self._group_shards.take(partition), partition)
+        elif partition.topic == TRANSACTIONS_TOPIC:
+            self._load(self._transaction_shards.take(partition), partition)
+
+    def _given_up(self, partition: Partition) -> None:
+        """It does not lead it any more."""
+        if partition.topic == OFFSETS_TOPIC:
+            self._group_shards.give_up(partition)
+        elif partition.topic == TRANSACTIONS_TOPIC:
+            self._transaction_shards.give_up(partition)
 
     def defaults(self) -> TopicSettings:
         """What holds for topics that do not set it themselves."""
@@ -266,16 +278,17 @@ class Leadership:
                 made[key] = self._opener.config_of(topic)
             partition.configure(made[key])
 
-    def _load(self, partition: Partition) -> None:
-        """Replay committed offsets in the background; until then commits get a retriable error."""
-        task = asyncio.create_task(self._group_shards.take(partition), name=f"load {partition}")
+    def _load(self, take: Coroutine[None, None, None], partition: Partition) -> None:
+        """Replay what a coordinator has stored in the background; until then its clients get a
+        retriable error."""
+        task = asyncio.create_task(take, name=f"load {partition}")
         self._loading.add(task)
         task.add_done_callback(self._loaded)
 
     def _loaded(self, task: asyncio.Task[None]) -> None:
         self._loading.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("committed offsets cannot be read", exc_info=error)
+            log.error("%s: what is stored cannot be read", task.get_name(), exc_info=error)
 
     async def sweep_strays(self, delete: bool) -> None:
         """At a start: see :meth:`UnneededLogs.sweep`."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from uuid import UUID
 
 from tallymark.broker.settings.listeners import Endpoint
-from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+from tallymark.protocol.topic_partition import STATE_TOPICS
 from tallymark.replication.features import Finalized, Levels, Supported
 from tallymark.replication.model import (
     DEFAULTS,
@@ -96,7 +96,7 @@ class TopicImage:
     @property
     def is_internal(self) -> bool:
         """Whether metadata responses mark the topic as internal."""
-        return self.name == OFFSETS_TOPIC
+        return self.name in STATE_TOPICS
 
     @property
     def factor(self) -> int:

@@ -12,17 +12,22 @@ from tallymark.broker.metadata.topic_names import check_collision
 from tallymark.broker.settings.topic_configs import check_name, check_partitions, log_config
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
-from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC, STATE_TOPICS, TRANSACTIONS_TOPIC
 from tallymark.replication.features import REPLICATION
 from tallymark.replication.placement import spread
 
 log = logging.getLogger(__name__)
 
-_OFFSETS_CONFIGS: Final = {
+_STATE_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
     "segment.bytes": str(100 * 1024 * 1024),
 }
+_FACTOR_OF: Final = {
+    OFFSETS_TOPIC: "offsets.topic.replication.factor",
+    TRANSACTIONS_TOPIC: "transaction.state.log.replication.factor",
+}
+"""The setting for the number of replicas."""
 
 
 async def create_topic(
@@ -85,17 +90,19 @@ def check_topic(
 
 def check_not_own(name: str) -> None:
     """Raise INVALID_TOPIC_EXCEPTION for an internal topic, which only brokers create."""
-    if name == OFFSETS_TOPIC:
+    if name in STATE_TOPICS:
         raise KafkaError(CODES["INVALID_TOPIC_EXCEPTION"], f"{name} is the brokers' own")
 
 
 async def auto_create(state: BrokerState, name: str) -> TopicImage:
     """Create an unknown topic that a client requested. It is no error if another client has just
-    created it. Raises as :func:`create_topic`; COORDINATOR_NOT_AVAILABLE where ``name`` is
-    ``__consumer_offsets`` and too few brokers live for its replicas."""
+    created it. Raises as :func:`create_topic`; COORDINATOR_NOT_AVAILABLE where ``name`` is the
+    brokers' own and too few brokers live for its replicas."""
     try:
         if name == OFFSETS_TOPIC:
             return await _create_offsets_topic(state)
+        if name == TRANSACTIONS_TOPIC:
+            return await _create_transactions_topic(state)
         return await create_topic(state, name, -1, {})
     except KafkaError as error:
         topic = state.image.topics.get(name)
@@ -105,24 +112,38 @@ async def auto_create(state: BrokerState, name: str) -> TopicImage:
 
 
 async def _create_offsets_topic(state: BrokerState) -> TopicImage:
-    count = state.settings.offsets_topic_num_partitions
-    check_topic(state, OFFSETS_TOPIC, count, _OFFSETS_CONFIGS, factor=1)
-    replicas = _replicas_of_offsets(state, count)
-    return await _created(state, OFFSETS_TOPIC, count, _OFFSETS_CONFIGS, replicas)
+    settings = state.settings
+    count, factor = settings.offsets_topic_num_partitions, settings.offsets_topic_replication_factor
+    check_topic(state, OFFSETS_TOPIC, count, _STATE_CONFIGS, factor=1)
+    replicas = _replicas_of_own(state, OFFSETS_TOPIC, count, factor)
+    return await _created(state, OFFSETS_TOPIC, count, _STATE_CONFIGS, replicas)
 
 
-def _replicas_of_offsets(state: BrokerState, count: int) -> Sequence[Sequence[int]] | None:
+async def _create_transactions_topic(state: BrokerState) -> TopicImage:
+    settings = state.settings
+    count = settings.transaction_state_log_num_partitions
+    factor = settings.transaction_state_log_replication_factor
+    check_topic(state, TRANSACTIONS_TOPIC, count, _STATE_CONFIGS, factor=1)
+    replicas = _replicas_of_own(state, TRANSACTIONS_TOPIC, count, factor)
+    least = min(settings.transaction_state_log_min_isr, 1 if replicas is None else factor)
+    configs = {**_STATE_CONFIGS, "min.insync.replicas": str(least)}
+    return await _created(state, TRANSACTIONS_TOPIC, count, configs, replicas)
+
+
+def _replicas_of_own(
+    state: BrokerState, name: str, count: int, factor: int
+) -> Sequence[Sequence[int]] | None:
     """None: one replica each, where the cluster places it. Never fewer than the setting asks for: a
     topic keeps the number that it was created with, and commits would rest on one disk for ever."""
-    factor, image = state.settings.offsets_topic_replication_factor, state.image
+    image = state.image
     if factor == 1 or image.features.level(REPLICATION) == 0:
         return None
     if len(image.brokers) < factor:
         why = (
-            f"{OFFSETS_TOPIC} is to have {factor} replicas (offsets.topic.replication.factor), "
+            f"{name} is to have {factor} replicas ({_FACTOR_OF[name]}), "
             f"{len(image.brokers)} brokers live"
         )
-        missed = state.refusals.passes(OFFSETS_TOPIC)
+        missed = state.refusals.passes(name)
         if missed is not None:
             log.warning("topic not created: %s; requests=%d", why, missed + 1)
         raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], why)

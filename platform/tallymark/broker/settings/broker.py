@@ -20,11 +20,13 @@ from tallymark.broker.settings.fields.inter_broker import InterBrokerFields
 from tallymark.broker.settings.fields.leads import LeadFields
 from tallymark.broker.settings.fields.logs import LogFields
 from tallymark.broker.settings.fields.replication import ReplicationFields
+from tallymark.broker.settings.fields.transactions import TransactionFields
 
 
 # Pydantic takes the fields of the last class first: they are listed from the listeners on.
 class BrokerSettings(
     EnvironmentFields,
+    TransactionFields,
     ClientFields,
     LeadFields,
     ReplicationFields,

@@ -43,9 +43,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "log.roll.jitter.hours": "a segment's age counts from its first record",
     "log.local.retention.ms": "records are on the broker's disks only",
     "log.local.retention.bytes": "records are on the broker's disks only",
-    "transaction.state.log.replication.factor": "there are no transactions",
-    "transaction.state.log.min.isr": "there are no transactions",
-    "transaction.state.log.num.partitions": "there are no transactions",
 }
 """Names in Kafka's files that have no effect here -> the reason."""
 

@@ -1,5 +1,6 @@
 """The fields of :class:`~tallymark.broker.settings.broker.BrokerSettings`, by what they are about.
 
 In the order of the reference: :mod:`.listening`, :mod:`.access`, :mod:`.logs`,
-:mod:`.replication`, :mod:`.clients`, :mod:`.environment`. :mod:`.part` is what they have in common.
+:mod:`.replication`, :mod:`.clients`, :mod:`.transactions`, :mod:`.environment`.
+:mod:`.part` is what they have in common.
 """
