@@ -27,11 +27,13 @@ from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import BrokerMetrics
 from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.ports import Ports
+from tallymark.broker.requests.write_markers import write_markers
 from tallymark.broker.security.live import Security
 from tallymark.broker.security.sasl_logins import Logins
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.dynamic import Dynamic
 from tallymark.broker.state import BrokerState
+from tallymark.broker.transactions.sending import MarkerSender
 from tallymark.log import LogManager
 
 _PREPARERS: Final = 2
@@ -121,6 +123,14 @@ class BrokerParts:
         state.metrics.following = replicas.followers.now
         state.follower_connections.lost = replicas.suspects.lost
         tasks.push_async_callback(replicas.stop)
+        markers = state.markers = MarkerSender(
+            settings.node_id,
+            replicas.connections,
+            lambda: state.image,
+            lambda request: write_markers(state, request),
+        )
+        state.transaction_shards.sender = markers
+        tasks.push_async_callback(markers.stop)
         leadership = Leadership(
             settings,
             state.cluster,

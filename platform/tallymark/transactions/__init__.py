@@ -10,8 +10,7 @@ replays that. Read in this order:
 :mod:`~tallymark.transactions.initialising`  InitProducerId
 :mod:`~tallymark.transactions.adding`        AddPartitionsToTxn, AddOffsetsToTxn and verification
 :mod:`~tallymark.transactions.ending`        EndTxn, an abort by the coordinator, completion
-:mod:`~tallymark.transactions.expiry`        what is overdue, and ids that are forgotten
 :mod:`~tallymark.transactions.markers`       which markers go to which broker, and when again
-:mod:`~tallymark.transactions.state`         what is kept: changed only by replaying records
+:mod:`~tallymark.transactions.state`         what is kept: changed by replay only; what is overdue
 :mod:`~tallymark.transactions.records`       Kafka's record formats of ``__transaction_state``
 """

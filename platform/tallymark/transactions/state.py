@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tallymark.transactions.records import (
@@ -12,7 +12,7 @@ from tallymark.transactions.records import (
     encode_key,
     encode_value,
 )
-from tallymark.transactions.transaction import Transaction
+from tallymark.transactions.transaction import COMPLETE, State, Transaction
 
 
 @dataclass(slots=True)
@@ -51,3 +51,22 @@ def record_of(transaction: Transaction, version: int = 1) -> TransactionRecord:
 def tombstone(transactional_id: str) -> TransactionRecord:
     """The record that forgets an id."""
     return encode_key(transactional_id), None
+
+
+def overdue(transactions: Iterable[Transaction], now_ms: int) -> Iterator[Transaction]:
+    """Those that the coordinator aborts: open since the timeout that their client has set."""
+    for transaction in transactions:
+        at = transaction.is_overdue_at
+        if at is not None and at <= now_ms:
+            yield transaction
+
+
+def expired(
+    transactions: Iterable[Transaction], now_ms: int, after_ms: int
+) -> Iterator[Transaction]:
+    """Those whose id is forgotten (``transactional.id.expiration.ms``), but none with an open
+    transaction or with markers that are not written."""
+    for transaction in transactions:
+        is_idle = transaction.state is State.EMPTY or transaction.state in COMPLETE
+        if is_idle and transaction.updated_ms + after_ms <= now_ms:
+            yield transaction

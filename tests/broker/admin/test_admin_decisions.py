@@ -204,9 +204,9 @@ def test_a_file_of_kafka_works_as_it_is() -> None:
     assert settings.num_partitions == 4
     assert settings.log_retention_ms == 2 * 3_600_000
     assert settings.zookeeper_connect == "localhost:2181/kafka"
+    assert settings.transaction_state_log_min_isr == 1
     assert set(found.skipped) == {
         *("num.network.threads", "num.io.threads", "socket.send.buffer.bytes"),
-        "transaction.state.log.min.isr",
     }
 
 

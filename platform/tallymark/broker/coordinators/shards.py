@@ -153,13 +153,16 @@ class Shards(Generic[T, S]):
 
         Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        index = coordinator_partition(key, partitions)
+        return self.at(coordinator_partition(key, partitions), key)
+
+    def at(self, index: int, key: str = "") -> T:
+        """The shard of a partition; as :meth:`of`. ``key`` is for the error."""
         if index in self._loading:
-            raise KafkaError(LOADING, f"{self._kind} {key}")
+            raise KafkaError(LOADING, f"{self._kind} {key or index}")
         try:
             return self._shards[index]
         except KeyError:
-            raise KafkaError(NOT_COORDINATOR, f"{self._kind} {key}") from None
+            raise KafkaError(NOT_COORDINATOR, f"{self._kind} {key or index}") from None
 
     @property
     def loading(self) -> bool:

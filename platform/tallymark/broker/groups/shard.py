@@ -41,6 +41,7 @@ from tallymark.groups.offsets import Commit, Committer, decide_commit
 from tallymark.groups.records import GroupRecord
 from tallymark.groups.state import GroupsState
 from tallymark.groups.syncing import decide_sync
+from tallymark.protocol.records.markers import Marker
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +172,7 @@ class GroupShard:
         decided = self._run(
             group_id, lambda group, now: decide_leave(group, leavers, self._config, now)
         )
-        return self._told(decided, _all)
+        return self._told(decided, _same)
 
     # --- offsets
 
@@ -185,7 +186,7 @@ class GroupShard:
     ) -> Settled[tuple[int, ...]]:
         """An error code for each commit; ``no_group``: the code for members of an unknown group."""
         if committer.generation >= 0 and self.group(group_id) is None:
-            return self._told(Decision(Group(group_id), codes=(no_group,) * len(commits)), _all)
+            return self._told(Decision(Group(group_id), codes=(no_group,) * len(commits)), _same)
 
         def decide(group: Group, now: Now) -> Decision:
             return decide_commit(group, committer, commits, self._config, now, max_metadata)
@@ -193,7 +194,14 @@ class GroupShard:
         decided = self._run(
             group_id, decide, only_later=True, too_large="INVALID_COMMIT_OFFSET_SIZE"
         )
-        return self._told(decided, _all)
+        return self._told(decided, _same)
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, marker: Marker, version: int
+    ) -> Settled[int]:
+        """Append the marker: what is pending in the transaction is in force, or dropped."""
+        self._replayed.end_transaction(producer_id, epoch, marker, self._now().wall_ms, version)
+        return self._replayed.settled(0, _same)
 
     def delete_offsets(
         self, group_id: str, places: Sequence[tuple[str, int]]
@@ -338,9 +346,5 @@ def _first(codes: tuple[int, ...]) -> int:
     return codes[0]
 
 
-def _all(codes: tuple[int, ...]) -> tuple[int, ...]:
-    return codes
-
-
-def _same(code: int) -> int:
-    return code
+def _same(answer: A) -> A:
+    return answer

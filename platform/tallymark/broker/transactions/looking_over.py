@@ -12,7 +12,7 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.transactions.shard import TransactionShard
 from tallymark.broker.transactions.shards import TransactionShards
 from tallymark.errors import KafkaError
-from tallymark.transactions.expiry import expired, overdue
+from tallymark.transactions.state import expired, overdue
 from tallymark.transactions.transaction import Transaction
 
 log: Final = logging.getLogger(__name__)

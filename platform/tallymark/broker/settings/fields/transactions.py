@@ -28,10 +28,13 @@ class TransactionFields(SettingsPart):
 
     transactional_id_expiration_ms: Positive = 604_800_000
     """A transactional id that was not used for so long is forgotten, unless its transaction is
-    open."""
+    open. A producer that comes back with it begins anew; one that was still running gets the error
+    INVALID_PRODUCER_ID_MAPPING."""
 
     transaction_abort_timed_out_transaction_cleanup_interval_ms: Positive = 10_000
-    """How often open transactions are looked over for some to be aborted after their timeout."""
+    """How often open transactions are looked over for some to be aborted after their timeout. A
+    transaction may be open for as much longer."""
 
     transaction_remove_expired_transaction_cleanup_interval_ms: Positive = 3_600_000
-    """How often transactional ids are looked over for some to be forgotten."""
+    """How often transactional ids are looked over for some to be forgotten. An id may be kept for
+    as much longer."""

@@ -1,0 +1,227 @@
+"""Transactional ids on a partition of ``__transaction_state`` with several replicas, without
+followers: the test moves the high watermark, takes and gives the lead, and says when markers are
+written. Requests go through the broker's handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Iterable
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+from tallymark.broker.groups.shards import GroupShards
+from tallymark.broker.handlers import served
+from tallymark.broker.metadata.image import MetadataImage, PartitionImage, TopicImage
+from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.requests.registry import Call
+from tallymark.broker.settings.broker import BrokerSettings
+from tallymark.broker.state import BrokerState
+from tallymark.broker.transactions.shard import TransactionShard
+from tallymark.errors import CODES
+from tallymark.log import Log, LogConfig
+from tallymark.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnRequestTopic,
+    AddPartitionsToTxnRequestTransaction,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+from tallymark.protocol.schema import Message
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from tallymark.testing.memory_files import MemoryFiles
+from tallymark.transactions.markers import Outcome
+
+FOLDER: Final = "/d/__transaction_state-0"
+WALL: Final = 3_600_000_000
+SETTINGS: Final = BrokerSettings()
+_CONNECTION: Final = cast(Any, SimpleNamespace(host="h", listener="", principal="User:p"))
+NAMES: Final = {code: name for name, code in CODES.items()}
+
+
+class HeldMarkers:
+    """Writes no markers: the test says when all partitions have one."""
+
+    def __init__(self) -> None:
+        self.begun: list[Outcome] = []
+        self._completed: dict[str, Callable[[Outcome], None]] = {}
+
+    def begin(self, outcome: Outcome, completed: Callable[[Outcome], None]) -> None:
+        self.begun.append(outcome)
+        self._completed[outcome.transactional_id] = completed
+
+    def drop(self, outcomes: Iterable[Outcome]) -> None:
+        for each in outcomes:
+            self._completed.pop(each.transactional_id)
+
+    def write(self) -> None:
+        """All partitions of the newest outcome have the marker."""
+        outcome = self.begun[-1]
+        self._completed.pop(outcome.transactional_id)(outcome)
+
+
+class _Ids:
+    """The part of a cluster that gives producer ids."""
+
+    def __init__(self) -> None:
+        self.last = 6
+
+    async def next_producer_id(self) -> int:
+        self.last += 1
+        return self.last
+
+
+class ReplicatedTransactions:
+    """A broker's transactional ids. Use it on an event loop; :meth:`lead` first."""
+
+    def __init__(self) -> None:
+        files = MemoryFiles()
+        files.make_dirs(FOLDER)
+        files.sync_dir("/")
+        files.sync_dir("/d")
+        config = LogConfig(retention_ms=-1)
+        self.log = Log.open(files, FOLDER, config, clean=False, now_ms=WALL)
+        self.now_ms = WALL
+        self.markers = HeldMarkers()
+        partitions = Partitions()
+        one = PartitionImage.of(1, 0, (1, 2, 3), (1, 2, 3))
+        topics = [
+            TopicImage(name, uuid.UUID(int=number), (one,))
+            for number, name in enumerate((TRANSACTIONS_TOPIC, OFFSETS_TOPIC, "t"), 1)
+        ]
+        partitions.image = MetadataImage("c", 1, {}, {topic.name: topic for topic in topics})
+        nothing = cast(Any, None)
+        groups = GroupShards(SETTINGS, lambda: WALL)
+        self.state = BrokerState(
+            SETTINGS,
+            partitions,
+            cast(Any, _Ids()),
+            groups,
+            lambda: self.now_ms,
+            nothing,
+            nothing,
+            transactions=True,
+        )
+        self.shards = self.state.transaction_shards
+        self.shards.sender = self.markers
+        self.partition: Partition
+
+    async def lead(self, epoch: int = 0, known: int = 0) -> TransactionShard:
+        """This broker leads, in ``epoch``; the high watermark is ``known`` at first."""
+        if epoch > self.log.latest_epoch:
+            self.log.start_epoch(epoch)
+        self.partition = Partition(TRANSACTIONS_TOPIC, 0, uuid.UUID(int=1), self.log, epoch)
+        self.partition.begin_replicated(known)
+        await self.shards.take(self.partition)
+        return self.shard
+
+    @property
+    def shard(self) -> TransactionShard:
+        """The shard of all ids."""
+        return self.shards.of("id", 1)
+
+    def commit_all(self) -> None:
+        """The followers have all records."""
+        self.partition.commit(self.log.end_offset)
+
+    def lose(self) -> None:
+        """Another broker leads."""
+        self.partition.withdraw()
+        self.shards.give_up(self.partition)
+
+    async def start(self, request: Message, version: int) -> asyncio.Future[Any]:
+        """Send a request; what can happen without the followers has happened."""
+        apis = served(transactions=True).values()
+        handle = next(each.handle for each in apis if each.request_class is type(request))
+        assert handle is not None
+        result = handle(self.state, request, Call(version, "c", _CONNECTION))
+        assert isinstance(result, Awaitable)
+        task = asyncio.ensure_future(result)
+        await turns()
+        return task
+
+    async def ask(self, request: Message, version: int) -> Any:
+        """A request whose answer leaves once the followers have all records."""
+        task = await self.start(request, version)
+        self.commit_all()
+        await turns()
+        assert task.done(), request
+        return task.result()
+
+    async def ask_without_lead(self, request: Message) -> Any:
+        """A request to a broker that leads nothing."""
+        return await (await self.start(request, 4))
+
+    def complete(self) -> None:
+        """All partitions have the marker of the newest outcome, and that is committed."""
+        self.markers.write()
+        self.commit_all()
+
+    async def begun(self, version: int = 4) -> tuple[int, int]:
+        """InitProducerId: producer id and epoch."""
+        answer = await self.ask(init(), version)
+        assert answer.error_code == 0, NAMES[answer.error_code]
+        return answer.producer_id, answer.producer_epoch
+
+    async def opened(self) -> tuple[int, int]:
+        """An open transaction."""
+        producer = await self.begun()
+        assert added(await self.ask(add(producer), 3)) == ["NONE"]
+        return producer
+
+
+async def turns() -> None:
+    """Some turns of the event loop."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def init(producer: tuple[int, int] = (-1, -1), timeout_ms: int = 60_000) -> InitProducerIdRequest:
+    """A producer begins."""
+    return InitProducerIdRequest("id", timeout_ms, *producer)
+
+
+def add(producer: tuple[int, int], topic: str = "t") -> AddPartitionsToTxnRequest:
+    """Its transaction gets a partition; v3."""
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="id",
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[AddPartitionsToTxnRequestTopic(topic, [0])],
+    )
+
+
+def added(answer: Any) -> list[str]:
+    """The errors in the answer to :func:`add`, in order."""
+    return [
+        NAMES[part.partition_error_code]
+        for topic in answer.results_by_topic_v3_and_below
+        for part in topic.results_by_partition
+    ]
+
+
+def by_broker(
+    producer: tuple[int, int], *, verify_only: bool, topic: str = "t"
+) -> AddPartitionsToTxnRequest:
+    """A partition's leader asks, or adds; v4 and later."""
+    topics = [AddPartitionsToTxnRequestTopic(topic, [0])]
+    one = AddPartitionsToTxnRequestTransaction("id", *producer, verify_only, topics)
+    return AddPartitionsToTxnRequest(transactions=[one])
+
+
+def verified(answer: Any) -> str:
+    """The error in the answer to :func:`by_broker`."""
+    (one,) = answer.results_by_transaction
+    return NAMES[one.topic_results[0].results_by_partition[0].partition_error_code]
+
+
+def add_offsets(producer: tuple[int, int], group: str = "g") -> AddOffsetsToTxnRequest:
+    """Its transaction gets the offsets of a group."""
+    return AddOffsetsToTxnRequest("id", *producer, group)
+
+
+def end(producer: tuple[int, int], *, commit: bool) -> EndTxnRequest:
+    """Its transaction ends."""
+    return EndTxnRequest("id", *producer, commit)
