@@ -10,9 +10,9 @@ from one_transaction import INSIDE, in_state
 from tallymark.errors import CODES
 from tallymark.transactions.adding import decide_add
 from tallymark.transactions.ending import decide_abort, decide_completed, decide_end
-from tallymark.transactions.state import expired, overdue
 from tallymark.transactions.initialising import decide_initialise
 from tallymark.transactions.inputs import Add, Decision, End, Initialise
+from tallymark.transactions.state import expired, overdue
 from tallymark.transactions.transaction import LAST_EPOCH, State, Transaction
 
 CONCURRENT = CODES["CONCURRENT_TRANSACTIONS"]
