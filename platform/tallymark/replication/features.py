@@ -20,6 +20,9 @@ from tallymark.errors import CODES, KafkaError
 
 REPLICATION: Final = "replication.version"
 """Level 1: partitions may have several replicas."""
+TRANSACTION: Final = "transaction.version"
+"""Apache Kafka's. Level 2: producers may use the protocol in which each end of a transaction raises
+the epoch (KIP-890). All brokers must know it before there is a transaction in the cluster."""
 FIRST_WITH_ZERO: Final = 4
 """The first version of ApiVersions that may list a feature whose lowest level is 0."""
 
@@ -38,7 +41,12 @@ Supported: TypeAlias = Mapping[str, Levels]
 """Feature -> levels, of one broker. Brokers of older releases have none."""
 
 OURS: Final[Supported] = {REPLICATION: Levels(0, 1)}
-"""What this release supports."""
+"""What this release supports, without transactions."""
+
+
+def ours(transactions: bool) -> Supported:
+    """What this release supports."""
+    return {**OURS, TRANSACTION: Levels(0, 2)} if transactions else OURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,11 @@ def refusal(supported: Supported, finalized: Finalized) -> str | None:
                 " start a release that supports it"
             )
     return None
+
+
+def without_transactions(brokers: Mapping[int, Supported]) -> list[int]:
+    """The brokers that know no transactions: markers could not be written there."""
+    return sorted(one for one, supported in brokers.items() if TRANSACTION not in supported)
 
 
 def check_factor(factor: int, finalized: Finalized, brokers: Mapping[int, Supported]) -> None:

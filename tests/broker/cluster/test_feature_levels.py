@@ -39,7 +39,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 @pytest.fixture
 def release(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Brokers that start from now on are of a release with this support."""
-    return lambda support: monkeypatch.setattr(server, "OURS", support)
+    return lambda support: monkeypatch.setattr(server, "ours", lambda transactions: support)
 
 
 def told(address: str, version: int = 4) -> m.ApiVersionsResponse:
@@ -211,7 +211,7 @@ def test_a_broker_without_zookeeper_has_no_features(tmp_path: Path) -> None:
         assert "nothing to raise" in run(broker, "upgrade")[1]
         answer = raise_level(broker.bootstrap_servers)
         assert answer.error_code == WRONG
-        assert "a broker without ZooKeeper has no features" in (answer.error_message or "")
+        assert "a broker without ZooKeeper has no features to raise" in (answer.error_message or "")
 
 
 def test_clients_of_others_read_the_levels_or_are_not_disturbed_by_them(

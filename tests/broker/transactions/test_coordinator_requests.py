@@ -22,6 +22,7 @@ from replicated_transactions import (
     verified,
 )
 
+from tallymark.broker.metadata.image import BrokerImage
 from tallymark.broker.requests.transaction_coordinator import coordinator_of
 from tallymark.errors import KafkaError
 from tallymark.protocol.messages import (
@@ -31,6 +32,7 @@ from tallymark.protocol.messages import (
     ListTransactionsRequest,
 )
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+from tallymark.replication.features import OURS, ours
 from tallymark.transactions.transaction import NAMES as STATES
 
 Producer = tuple[int, int]
@@ -282,6 +284,22 @@ def test_an_id_of_another_coordinator_is_told_so() -> None:
         answer = await transactions.ask_without_lead(init())
         assert NAMES[answer.error_code] == "NOT_COORDINATOR"
         await turns()
+
+    run(story())
+
+
+def test_a_cluster_with_a_broker_that_knows_no_transactions_has_no_coordinator() -> None:
+    """Markers could not be written in partitions that it leads."""
+
+    async def story() -> None:
+        transactions = ReplicatedTransactions()
+        partitions = transactions.state.partitions
+        new, old = BrokerImage(1, {}, features=ours(True)), BrokerImage(2, {}, features=OURS)
+        partitions.image = replace(partitions.image, brokers={1: new, 2: old})
+        with pytest.raises(KafkaError, match=r"brokers \[2\] know no transactions"):
+            await coordinator_of(transactions.state, "id")
+        partitions.image = replace(partitions.image, brokers={1: new})
+        assert (await coordinator_of(transactions.state, "id")).node_id == 1
 
     run(story())
 

@@ -12,6 +12,7 @@ from tallymark.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnRequestTopic,
+    ApiVersionsRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
     FindCoordinatorRequest,
@@ -146,6 +147,14 @@ def test_an_overdue_transaction_is_aborted(monkeypatch: pytest.MonkeyPatch) -> N
         await_state(wire, "CompleteAbort")
         listed = wire.ask(ListTransactionsRequest(["CompleteAbort"]), 1)
         assert [each.transactional_id for each in listed.transaction_states] == ["id"]
+
+
+def test_alone_a_broker_offers_the_protocol_in_which_each_end_raises_the_epoch(
+    wire: WireClient,
+) -> None:
+    told = wire.ask(ApiVersionsRequest(client_software_name="wire", client_software_version="1"), 4)
+    levels = {each.name: each.max_version_level for each in told.finalized_features}
+    assert levels == {"transaction.version": 2}
 
 
 def test_until_transactions_are_served_none_of_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ from tallymark.log.disk.files import Files, write_file
 from tallymark.log.disk.partition_folder import parse_folder
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.election import Kind
+from tallymark.replication.features import TRANSACTION, Finalized
 from tallymark.replication.model import ChangeState, PartitionState
 
 TOPICS_FILE: Final = "topics.json"
@@ -79,7 +80,10 @@ class LocalCluster:
     async def join(
         self, me: BrokerImage, on_change: OnChange, membership: Membership | None = None
     ) -> None:
-        """This broker leads everything and is its own controller; it has no broker epoch."""
+        """This broker leads everything and is its own controller; it has no broker epoch. Of the
+        features those are in force, at their highest level, that need no other broker."""
+        alone = {name: levels for name, levels in me.features.items() if name == TRANSACTION}
+        in_force = {name: levels.highest for name, levels in alone.items()}
         if self._new:
             await self._store(self._image)
         ids = await asyncio.to_thread(_read, self._files, self._ids_file)
@@ -90,8 +94,9 @@ class LocalCluster:
             replace(
                 self._image,
                 controller_id=me.node_id,
-                brokers={me.node_id: replace(me, features={})},
+                brokers={me.node_id: replace(me, features=alone)},
                 topics=topics,
+                features=Finalized(in_force, 0 if in_force else -1),
             )
         )
 
@@ -208,10 +213,10 @@ class LocalCluster:
         return range(begin, end)
 
     async def update_features(self, levels: Mapping[str, int], validate_only: bool) -> None:
-        """No feature has levels here: there are no other brokers."""
+        """No feature is raised here: there are no other brokers."""
         raise KafkaError(
             CODES["INVALID_UPDATE_VERSION"],
-            f"{', '.join(levels)[:80]}: a broker without ZooKeeper has no features: it is "
+            f"{', '.join(levels)[:80]}: a broker without ZooKeeper has no features to raise: it is "
             "a cluster of its own",
         )
 

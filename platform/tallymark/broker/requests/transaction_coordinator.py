@@ -15,6 +15,7 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.coordinator_partition import coordinator_partition
 from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC, TopicPartition
+from tallymark.replication.features import without_transactions
 from tallymark.transactions.inputs import FENCED, Add, Decision, refused
 from tallymark.transactions.transaction import NONE, TV2
 
@@ -29,6 +30,9 @@ async def coordinator_of(state: BrokerState, transactional_id: str) -> BrokerIma
     """
     _check_id(transactional_id)
     unavailable = CODES["COORDINATOR_NOT_AVAILABLE"]
+    old = without_transactions(state.image.supports)
+    if old:
+        raise KafkaError(unavailable, f"brokers {old} know no transactions: upgrade them first")
     try:
         topic = state.image.topics.get(TRANSACTIONS_TOPIC) or await auto_create(
             state, TRANSACTIONS_TOPIC
