@@ -17,8 +17,8 @@ MOST: Final = 100
 """Changes that are kept of a cluster."""
 NAMED: Final = 5
 """Partitions of a change that are named."""
-GONE: Final = "its broker was not there"
-BEHIND: Final = "its broker was there: it did not keep up, or its disk failed"
+GONE: Final = "its broker, or the disk of it, was not there"
+BEHIND: Final = "its broker was there: it did not keep up"
 BACK: Final = "it has caught up"
 MOVED: Final = "the partition was moved to other brokers"
 
@@ -89,7 +89,9 @@ def _change(
         return "joined", BACK if broker in old.replicas else MOVED
     if broker not in new.replicas:
         return "left", MOVED
-    return "left", BEHIND if broker in brokers else GONE
+    # Brokers were asked for before topics: one that went between the two is offline in these.
+    is_there = broker in brokers and broker not in new.offline
+    return "left", BEHIND if is_there else GONE
 
 
 def _named(places: list[TopicPartition]) -> tuple[str, ...]:

@@ -72,7 +72,8 @@ class Delay:
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """A partition: broker ids of its leader (-1: none) and replicas; ``start`` and ``end`` of its
-    log (``end`` excluded), None while they are not known."""
+    log (``end`` excluded), None while they are not known. ``offline``: replicas whose broker or
+    disk is not there."""
 
     partition: int
     leader: int
@@ -80,6 +81,7 @@ class PartitionState:
     isr: tuple[int, ...]
     start: int | None = None
     end: int | None = None
+    offline: tuple[int, ...] = ()
 
     @property
     def leaderless(self) -> bool:

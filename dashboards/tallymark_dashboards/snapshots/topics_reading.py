@@ -120,6 +120,7 @@ def _state(
             part.isr,
             None if found is None else found.start,
             None if found is None else found.end,
+            part.offline,
         )
         for part, found in zip(topic.partitions, known, strict=True)
     )

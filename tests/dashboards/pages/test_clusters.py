@@ -133,7 +133,7 @@ def test_which_broker_leads_what_and_which_left_the_replicas_in_sync(shown: Test
     changes = page.partition('id="isr-dc1-region"')[2].partition("</table>")[0]
     assert changes.count("<tr id=") == 3
     assert "1,204" in changes
-    assert "its broker was not there" in changes
+    assert "its broker, or the disk of it, was not there" in changes
     assert "did not keep up" in changes
     answer = shown.get("/api/v1/isr-changes?cluster=dc1").json()["isr_changes"]
     assert [(one["broker"], one["change"], one["led"]) for one in answer] == [

@@ -70,6 +70,15 @@ def test_a_broker_that_is_there_did_not_keep_up() -> None:
     assert told(book) == [(2, "left", BEHIND, 1)]
 
 
+def test_a_broker_that_went_between_two_questions_of_a_look_is_gone() -> None:
+    """It was still among the brokers, and its replica was offline already."""
+    book = ReplicaBook()
+    book.see(topics(topic("orders", ALL)), ALL, 1_000)
+    lacking = PartitionState(0, 1, ALL, (1, 3), offline=(2,))
+    book.see(topics(TopicState("orders", False, (lacking,))), ALL, 2_000)
+    assert told(book) == [(2, "left", GONE, 1)]
+
+
 def test_a_move_to_other_brokers_is_no_fault() -> None:
     book = ReplicaBook()
     book.see(topics(topic("orders", ALL)), (*ALL, 4), 1_000)
