@@ -1,8 +1,7 @@
 """All logs of a broker: opens them at its start, creates, deletes and closes them.
 
 A broker has one or more data directories, one per disk. A disk that fails takes its own logs
-offline; the others stay online. All methods are for the owner's thread, except those that say
-otherwise.
+offline. All methods are for the owner's thread, except those that say otherwise.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from tallymark.log.disk.closed_logs import ClosedLogs
 from tallymark.log.disk.data_dir import DataDir
 from tallymark.log.disk.deleted_folders import DeletedFolders
 from tallymark.log.disk.files import Files, noticing_no_room
+from tallymark.log.disk.flushed_first import FlushedFirst
 from tallymark.log.disk.health import guarded
 from tallymark.log.disk.high_watermarks import KnownHighWatermarks
 from tallymark.log.disk.partition_folder import LogKey, read_topic_id, write_topic_id
@@ -36,8 +36,7 @@ ConfigOf = Callable[[str], LogConfig]
 
 class LogManager:
     """See the module. Made by :meth:`open`. ``cluster_id`` is the one in the directories, None
-    while they are new (see :meth:`adopt`); ``high_watermarks`` are the partitions', ``deleted`` the
-    folders that go."""
+    while they are new (:meth:`adopt`); ``high_watermarks`` are the partitions', ``deleted`` goes."""
 
     def __init__(self, files: Files, config_of: ConfigOf, broker_id: int) -> None:
         self.cluster_id: str | None = None
@@ -53,6 +52,7 @@ class LogManager:
         self._checkpoints: dict[DataDir, SharedWrites] = {}
         self.deleted = DeletedFolders(self._files)
         self.high_watermarks = KnownHighWatermarks(self._dirs, self._homes)
+        self.flushed_first = FlushedFirst(self._dirs, self._homes, self._topic_ids)
 
     @classmethod
     def open(
@@ -328,8 +328,8 @@ class LogManager:
 
     def _write_checkpoint(self, home: DataDir) -> None:
         logs = tuple(self._logs.items())
-        points = {key: each.recovery_point for key, each in logs if self._homes.get(key) is home}
-        home.write_recovery_points(points)
+        here = [(key, each) for key, each in logs if self._homes.get(key) is home]
+        home.write_recovery_points({key: each.recovery_point for key, each in here})
         home.save_offsets()
 
     def _drop(self, path: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.transactions.shards import TransactionShards
 from tallymark.errors import KafkaError
 from tallymark.log import Log, LogConfig, LogManager
+from tallymark.log.disk.partition_folder import LogKey
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from tallymark.replication.model import TopicSettings
 
@@ -258,10 +259,8 @@ class Leadership:
             if had is None or had.configs == topic.configs:
                 continue
             config = self._opener.config_of(topic)
-            for index in range(len(topic.partitions)):
-                partition = self._partitions.held(topic.name, index)
-                if partition is not None:
-                    partition.configure(config)
+            held = (self._partitions.held(topic.name, n) for n in range(len(topic.partitions)))
+            self._configure_logs([(each, config) for each in held if each is not None])
             log.info("topic configured name=%s configs=%s", topic.name, dict(topic.configs))
 
     def take_settings(self, settings: BrokerSettings) -> None:
@@ -269,6 +268,7 @@ class Leadership:
         them."""
         self._settings = self._opener.settings = settings
         made: dict[tuple[tuple[str, str], ...], LogConfig] = {}
+        due: list[tuple[Partition, LogConfig]] = []
         for partition in self._partitions:
             topic = self._partitions.image.topics.get(partition.topic)
             if topic is None:
@@ -276,7 +276,15 @@ class Leadership:
             key = tuple(sorted(topic.configs.items()))
             if key not in made:
                 made[key] = self._opener.config_of(topic)
-            partition.configure(made[key])
+            due.append((partition, made[key]))
+        self._configure_logs(due)
+
+    def _configure_logs(self, due: Sequence[tuple[Partition, LogConfig]]) -> None:
+        """What is flushed later than it is reported from now on is so on the disk before."""
+        later = (each for each, config in due if not config.flush_before_expose)
+        self._manager.flushed_first.revoke(LogKey(each.topic, each.index) for each in later)
+        for partition, config in due:
+            partition.configure(config)
 
     def _load(self, take: Coroutine[None, None, None], partition: Partition) -> None:
         """Replay what a coordinator has stored in the background; until then its clients get a

@@ -129,6 +129,8 @@ class LogOpener:
             )
         opened = self._manager.create(topic.name, index, topic.topic_id, self._now_ms())
         opened.config = config
+        if not config.flush_before_expose:
+            self._manager.flushed_first.revoke([LogKey(topic.name, index)])
         # If a partition is not new and its log is missing, records that were read are lost.
         intact = opened.recovered is None and (had_one or wanted.is_new)
         told = topic.partitions[index].leader_epoch

@@ -15,7 +15,8 @@ from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.partitions.table import Partitions
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import CODES, KafkaError
-from tallymark.log import LogManager
+from tallymark.log import Log, LogManager
+from tallymark.log.disk.partition_folder import LogKey
 from tallymark.net.limits.log_rate import LogRate
 
 log = logging.getLogger(__name__)
@@ -163,12 +164,15 @@ class Housekeeper:
             await asyncio.sleep(pause / 1000)
             await self._note_watermarks()
             await loop.run_in_executor(self._upkeep, self._manager.high_watermarks.save)
+            await loop.run_in_executor(self._upkeep, self._manager.flushed_first.save)
 
     async def _note_watermarks(self) -> None:
         for number, each in enumerate(self._partitions, 1):
             # One that went in another's turn may have a successor of the same name by now.
             if self._partitions.is_held(each):
                 self._manager.high_watermarks.note(each.topic, each.index, each.high_watermark)
+                if each.is_replicated and is_flushed_first(each.log):
+                    self._manager.flushed_first.note(LogKey(each.topic, each.index))
             if number % _TURN == 0:
                 await asyncio.sleep(0)
 
@@ -204,6 +208,11 @@ class Housekeeper:
             job.start_offset,
         )
         partition.wake()
+
+
+def is_flushed_first(target: Log) -> bool:
+    """Whether nothing of the log is reported before it is flushed, and all of it is flushed."""
+    return target.config.flush_before_expose and target.recovery_point >= target.end_offset
 
 
 def _ended(task: asyncio.Task[None]) -> None:

@@ -1,8 +1,9 @@
 """The logs of this broker as a registration needs them: where each ends, and whether it is intact.
 
-A log is *intact* when it has all that this broker ever reported to others. The page cache
-survives the end of a process, not that of the machine. So at a start the logs of a directory are
-intact after a clean stop, or when the kernel is the one of then::
+A log is *intact* when it has all that this broker ever reported to others: one that is flushed
+first, with ``flush.before.expose``, always is (:mod:`tallymark.log.disk.flushed_first`). The page
+cache survives the end of a process, not that of the machine. So at a start the logs of a directory
+are intact after a clean stop, or when the kernel is the one of then::
 
     .kafka_cleanshutdown    the marker of a clean stop
     .tallymark_boot         the boot id under which the logs were open, that of
@@ -26,6 +27,7 @@ from tallymark.log import Files, Log, LogManager
 from tallymark.log.disk.data_dir import DataDir
 from tallymark.log.disk.files import write_file
 from tallymark.log.disk.health import guarded
+from tallymark.log.disk.partition_folder import LogKey
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.model import UNKNOWN_EPOCH, Tail
 from tallymark.replication.registration import (
@@ -50,6 +52,8 @@ class LocalLogs:
         self._files = files
         self._boot_id = boot_id
         self._intact: dict[str, bool] = {}
+        self._flushed_first = {key for key in manager if manager.flushed_first.holds(key)}
+        """Of the process before: settings may be others by now."""
         for home in manager.homes:
             then = self._boot_of(home.path)
             self._intact[home.path] = is_intact(
@@ -71,7 +75,9 @@ class LocalLogs:
         for key in partitions:
             home, here = self._manager.home_of(*key), self._manager.get(*key)
             if home is not None and here is not None and home.health.error is None:
-                found[key] = LocalLog(tail_of(here), self._intact.get(home.path, False))
+                was_first = LogKey(*key) in self._flushed_first
+                intact = was_first or self._intact.get(home.path, False)
+                found[key] = LocalLog(tail_of(here), intact)
         return found
 
     def remember_boot(self) -> None:

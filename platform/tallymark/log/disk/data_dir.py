@@ -8,6 +8,7 @@
     recovery-point-offset-checkpoint    topic, partition, offset: everything below is on the disk
     log-start-offset-checkpoint         topic, partition, offset: everything below was deleted
     replication-offset-checkpoint       topic, partition, offset: all replicas have what is below
+    flushed-first-checkpoint            logs that are flushed before they are reported
     .tallymark_boot                     the kernel's boot id while the logs were open; the broker's
     orders-0/ ...                       the logs
     orders-0.<hex>-truncated/ ...       records saved aside (:mod:`tallymark.log.saved_tails`)
@@ -25,7 +26,12 @@ from tallymark.errors import UserError
 from tallymark.log.disk.checkpoint import read_checkpoint, write_checkpoint
 from tallymark.log.disk.files import Files, Lock, LockHeldError, write_file
 from tallymark.log.disk.health import DiskHealth
-from tallymark.log.disk.kept_offsets import HighWatermarks, StartOffsets
+from tallymark.log.disk.kept_offsets import (
+    FLUSHED_FIRST,
+    HighWatermarks,
+    KeptOffsets,
+    StartOffsets,
+)
 from tallymark.log.disk.partition_folder import (
     DELETED,
     STRAY,
@@ -45,7 +51,8 @@ _RECOVERY: Final = "recovery-point-offset-checkpoint"
 
 class DataDir:
     """A locked data directory. ``starts`` are the start offsets of its logs, ``high_watermarks``
-    those of its partitions, ``population`` is how many logs there are. ``stopped_cleanly``: there
+    those of its partitions, ``flushed_first`` is drawn in :mod:`tallymark.log.disk.flushed_first`,
+    ``population`` is how many logs there are. ``stopped_cleanly``: there
     was a marker of a clean stop when it was opened."""
 
     def __init__(self, files: Files, path: str, lock: Lock) -> None:
@@ -53,6 +60,7 @@ class DataDir:
         self.health = DiskHealth(path)
         self.starts = StartOffsets(files, path)
         self.high_watermarks = HighWatermarks(files, path)
+        self.flushed_first = KeptOffsets(files, f"{path}/{FLUSHED_FIRST}")
         self.population = 0
         self.stopped_cleanly = False
         self.strays: list[str] = []
@@ -160,6 +168,7 @@ class DataDir:
         """Drop the entries of a log; :meth:`write_recovery_points` writes its own anew."""
         self.starts.drop(key)
         self.high_watermarks.drop(key)
+        self.flushed_first.drop(key)
 
     def _read_meta(self) -> dict[str, str]:
         path = f"{self.path}/{_META}"

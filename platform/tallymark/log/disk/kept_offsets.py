@@ -34,6 +34,7 @@ from tallymark.log.disk.partition_folder import LogKey
 
 START_OFFSETS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+FLUSHED_FIRST: Final = "flushed-first-checkpoint"
 
 
 class KeptOffsets:
