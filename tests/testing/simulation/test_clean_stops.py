@@ -94,4 +94,4 @@ def test_a_stop_without_zookeeper_waits_for_nothing() -> None:
     found = outcome(8, away, stop(3.5, 1), seconds=10)
     (began,) = [event.at for event in found.history.of("fault") if "clean stop" in event.facts]
     (told,) = [at for at, _ in lines(found, "broker 1/1: .*leads are not handed over")]
-    assert told < began + 1
+    assert told < began + 4  # one request to ZooKeeper, where its loss was not noticed yet; not 15
