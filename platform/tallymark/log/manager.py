@@ -35,8 +35,8 @@ ConfigOf = Callable[[str], LogConfig]
 
 
 class LogManager:
-    """See the module. Made by :meth:`open`. ``cluster_id`` is the one in the directories, None
-    while they are new (:meth:`adopt`); ``high_watermarks`` are the partitions', ``deleted`` goes."""
+    """Made by :meth:`open`. ``cluster_id`` is the one in the directories, None while they are new
+    (see :meth:`adopt`); ``high_watermarks`` are the partitions', ``deleted`` folders go."""
 
     def __init__(self, files: Files, config_of: ConfigOf, broker_id: int) -> None:
         self.cluster_id: str | None = None
