@@ -74,6 +74,8 @@ class World:
     store: Store
     deployment: Deployment
     now: int = 10_000
+    worked_ms: float = 0.0
+    """What the judges take for the time of their processor."""
     clusters: dict[str, MemoryCluster] = field(default_factory=dict)
     collectors: dict[str, Collector] = field(default_factory=dict)
     judges: dict[str, JudgeLoop] = field(default_factory=dict)
@@ -102,7 +104,11 @@ class World:
     def judge(self, name: str) -> None:
         """Judge as the collector of the cluster that was started last."""
         ledger, edges = self.collectors[name].ledger, derive_edges(self.deployment)
-        self.judges[name] = JudgeLoop(ledger, edges, AUDIT, clock=lambda: self.now)
+        # Work takes no time here: on a busy machine a piece took longer than its slice, and the
+        # topic rested for seconds of this world.
+        self.judges[name] = JudgeLoop(
+            ledger, edges, AUDIT, clock=lambda: self.now, meter=lambda: self.worked_ms
+        )
         self.namers[name] = Namer(
             ledger, edges, self.clusters.__getitem__, W, clock=lambda: self.now
         )

@@ -53,10 +53,12 @@ class JudgeLoop:
         edges: Sequence[Edge],
         settings: AuditSettings,
         clock: Callable[[], float] = fine_monotonic_ms,
+        meter: Callable[[], float] = thread_ms,
     ) -> None:
-        """``clock`` (ms): by which topics rest that took more than their turn."""
+        """``clock`` (ms): by which topics rest that took more than their turn; ``meter`` (ms): what
+        their work took."""
         self._ledger = ledger
-        self._clock = clock
+        self._clock, self._meter = clock, meter
         self._settings = settings
         self._edges = tuple(edges)
         self._mark_at = 0
@@ -101,9 +103,9 @@ class JudgeLoop:
     def _in_turn(self, hurry: bool) -> Iterator[HopLoop]:
         """The undeclared groups, those that waited longest first, as many as there is time for: a
         reporter may invent any number of groups."""
-        began = thread_ms()
+        began = self._meter()
         for _ in range(len(self._found)):
-            if thread_ms() - began > FOUND_MS / (HURRY if hurry else 1):
+            if self._meter() - began > FOUND_MS / (HURRY if hurry else 1):
                 return
             self._found.rotate(-1)
             yield self._hops[self._found[-1]]
@@ -133,7 +135,7 @@ class JudgeLoop:
             name = hop.edge.name
             known = self._hops.get(name)
             if known is None or known.hop.edge != hop.edge:
-                turns = Turns[int](self._clock, beside=found)
+                turns = Turns[int](self._clock, self._meter, beside=found)
                 self._hops[name] = HopLoop(hop, self._settings, owed_from, turns)
             if found and known is None:
                 self._found.append(name)

@@ -183,15 +183,14 @@ def test_groups_that_somebody_makes_up_take_no_turns_of_edges(
         told = {"reporter": name, "consumer_group": f"g{n}", "cells": cells, **group}
         tell(world, event(world, b"g%07d" % n, **told))
     world.run(3000)
-    judges, spent, cost = world.judges["dc1"], [0.0], 1000.0
+    judges, cost = world.judges["dc1"], 1000.0
     stepped: list[str] = []
 
     def step(hop: hop_loop.HopLoop, *_: object) -> list[Verdict]:
         stepped.append(hop.hop.edge.name)
-        spent[0] += cost
+        world.worked_ms += cost
         return []
 
-    monkeypatch.setattr(judge_loop, "thread_ms", lambda: spent[0])
     monkeypatch.setattr(hop_loop.HopLoop, "step", step)
     monkeypatch.setattr(judge_loop, "update_watermarks", lambda *_: stepped.append("watermarks"))
     for n in range(12):
