@@ -31,6 +31,7 @@ from tallymark.protocol.messages import (
     ProduceResponsePartition,
 )
 from tallymark.protocol.records.batch import Record, encode_batch, split_batches
+from tallymark.protocol.topic_partition import STATE_TOPICS
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 
@@ -318,8 +319,11 @@ def test_a_partition_named_twice_is_appended_once(wire: WireClient, topic: str) 
     assert produce(wire, topic, batch(b"y")).base_offset == 1
 
 
-def test_the_brokers_own_topic_is_not_for_producers(wire: WireClient) -> None:
-    answer = produce(wire, "__consumer_offsets", batch(b"x"))
+@pytest.mark.parametrize("own", sorted(STATE_TOPICS))
+def test_the_brokers_own_topics_are_not_for_producers(wire: WireClient, own: str) -> None:
+    """``__transaction_state`` was not refused: a client that may write everywhere could have
+    decided the outcome of others' transactions, at the next load of the coordinator."""
+    answer = produce(wire, own, batch(b"x"))
     assert answer.error_code == CODES["INVALID_TOPIC_EXCEPTION"]
 
 

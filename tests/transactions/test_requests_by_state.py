@@ -154,3 +154,12 @@ def test_nothing_else_of_a_transaction_changes_when_a_partition_joins() -> None:
     before = replace(in_state(State.ONGOING), started_ms=50, unknown_tags=((9, b"x"),))
     decision = sent("add other", (7, 5), before)
     assert decision.after == replace(before, partitions=INSIDE | OTHER, updated_ms=200, version=2)
+
+
+@pytest.mark.parametrize("state", ["EMPTY", "ONGOING", "COMMITTED", "ABORTED"])
+def test_a_request_that_names_no_partition_opens_no_transaction(state: str) -> None:
+    """It did: the coordinator then aborted after the timeout what its client knew nothing of, and
+    fenced that client."""
+    add = Add(7, 5, frozenset(), 0)
+    before = in_state(SHORT[state])
+    assert decide_add(before, add, pending=False, now_ms=200) == Decision()

@@ -37,7 +37,7 @@ def decide_add(
         return refused(UNKNOWN_ID)
     if request.producer_epoch != transaction.producer_epoch:
         return refused(FENCED)
-    if is_open and request.partitions <= transaction.partitions:
+    if request.partitions <= transaction.partitions:  # also none at all, which opens nothing
         return Decision()
     return Decision(
         after=replace(

@@ -51,7 +51,7 @@ from tallymark.protocol.frames import RequestHeader, encode_response
 from tallymark.protocol.messages import (
     ProduceRequest,
 )
-from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+from tallymark.protocol.topic_partition import STATE_TOPICS
 from tallymark.protocol.wire.produce import (
     Appended,
     Batches,
@@ -216,7 +216,7 @@ class _Producing:
             return KafkaError(
                 DENIED[ResourceType.TOPIC], f"{who.principal} may not write to {topic}"
             )
-        if topic == OFFSETS_TOPIC:
+        if topic in STATE_TOPICS:
             return KafkaError(CODES["INVALID_TOPIC_EXCEPTION"], f"{topic} is the brokers' own")
         return None
 
