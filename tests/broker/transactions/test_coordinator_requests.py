@@ -236,6 +236,26 @@ def test_partitions_that_do_not_exist_or_are_the_brokers_own_do_not_join() -> No
     run(story())
 
 
+def test_a_partition_that_the_coordinator_does_not_know_yet_does_not_join_for_its_leader() -> None:
+    """It joined, and counted as deleted at the end of the transaction: it got no marker, so readers
+    of committed records stood there for ever."""
+
+    async def story() -> None:
+        transactions = ReplicatedTransactions()
+        await transactions.lead()
+        producer = await transactions.begun()
+        before = transactions.shard.state.get("id")
+        asked = by_broker(producer, verify_only=False, topic="new")
+        assert verified(await transactions.ask(asked, 5)) == "UNKNOWN_TOPIC_OR_PARTITION"
+        assert transactions.shard.state.get("id") is before
+        image = transactions.state.image
+        topics = {**image.topics, "new": replace(image.topics["t"], name="new")}
+        transactions.state.partitions.image = replace(image, topics=topics)
+        assert verified(await transactions.ask(asked, 5)) == "NONE"
+
+    run(story())
+
+
 def test_the_partition_of_the_groups_offsets_joins() -> None:
     async def story() -> None:
         transactions = ReplicatedTransactions()

@@ -23,6 +23,7 @@ from tallymark.broker.requests.transaction_coordinator import (
     authorized_shard,
     fenced_as_of,
     in_transaction,
+    is_known,
 )
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
@@ -84,13 +85,11 @@ async def _of_producer(
 
 
 def _refusal(state: BrokerState, partition: TopicPartition, call: Call) -> int:
-    topic, index = partition
+    topic, _ = partition
     may = state.authorizer.may(call.connection, Operation.WRITE, ResourceType.TOPIC, topic)
     if topic in STATE_TOPICS or not may:
         return CODES["TOPIC_AUTHORIZATION_FAILED"]
-    known = state.image.topics.get(topic)
-    there = known is not None and 0 <= index < len(known.partitions)
-    return 0 if there else CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+    return 0 if is_known(state, partition) else CODES["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
 async def _of_broker(

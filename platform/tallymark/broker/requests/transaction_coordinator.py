@@ -91,7 +91,7 @@ async def in_transaction(
 ) -> Mapping[TopicPartition, int]:
     """For the leader of partitions, by the coordinator on this broker: an error code for each, 0
     where it is in the open transaction of the producer (id, epoch). Unless ``verify_only`` those
-    that are not are added (``transaction.version`` 2)."""
+    that are not are added (``transaction.version`` 2), all or none: see :func:`is_known`."""
     asked = frozenset(partitions)
     try:
         shard = shard_of(state, transactional_id)
@@ -99,8 +99,21 @@ async def in_transaction(
         return dict.fromkeys(asked, error.code)
     if verify_only:
         return await when(shard.verify(transactional_id, *producer, asked))
+    unknown = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+    early = {each: unknown for each in asked if not is_known(state, each)}
+    if early:
+        return dict.fromkeys(asked, CODES["OPERATION_NOT_ATTEMPTED"]) | early
     added = await when(shard.add(transactional_id, Add(*producer, asked, TV2)))
     return dict.fromkeys(asked, added.error)
+
+
+def is_known(state: BrokerState, partition: TopicPartition) -> bool:
+    """Whether this coordinator knows the partition. It may not yet, while its leader writes
+    already; if it joined all the same, it would count as deleted when the transaction ends, get no
+    marker, and stay open for ever."""
+    topic, index = partition
+    found = state.image.topics.get(topic)
+    return found is not None and 0 <= index < len(found.partitions)
 
 
 def fenced_as_of(code: int, version: int, first_with_fenced: int) -> int:
