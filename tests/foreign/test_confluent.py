@@ -203,10 +203,44 @@ def test_admin_of_the_cluster(admin: confluent_admin.AdminClient) -> None:
     assert "log.dirs" in done(admin.describe_configs([broker]))
 
 
-def test_transactions_fail_at_once_with_a_reason(servers: str) -> None:
-    """An error that clients retry would make init_transactions() hang until its timeout."""
-    producer = Producer({"bootstrap.servers": servers, "transactional.id": "x"})
-    began = time.monotonic()
-    with pytest.raises(KafkaException, match="transactions are not served"):
-        producer.init_transactions(20)
-    assert time.monotonic() - began < 10
+def test_transactions_commit_abort_and_move_offsets(servers: str) -> None:
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "confluent"})
+    producer.init_transactions(SECONDS)
+    for value, commit in ((b"first", True), (b"aborted", False), (b"second", True)):
+        producer.begin_transaction()
+        producer.produce("in-transactions", value, partition=0)
+        producer.flush(SECONDS)
+        (producer.commit_transaction if commit else producer.abort_transaction)(SECONDS)
+    settings = {"bootstrap.servers": servers, "group.id": "copier", "enable.auto.commit": False}
+    consumer = Consumer(settings | {"isolation.level": "read_committed"})
+    consumer.assign([TopicPartition("in-transactions", 0, 0)])
+    found = []
+    while len(found) < 2:
+        message = consumer.poll(SECONDS)
+        assert message is not None
+        assert message.error() is None
+        found.append(message.value())
+    assert found == [b"first", b"second"]
+    for commit, expected in ((False, -1001), (True, 5)):
+        producer.begin_transaction()
+        producer.produce("copied", b"copy", partition=0)
+        positions = consumer.position([TopicPartition("in-transactions", 0)])
+        metadata = consumer.consumer_group_metadata()
+        producer.send_offsets_to_transaction(positions, metadata, SECONDS)
+        (producer.commit_transaction if commit else producer.abort_transaction)(SECONDS)
+        asked = [TopicPartition("in-transactions", 0)]
+        assert consumer.committed(asked, SECONDS)[0].offset == expected
+    consumer.close()
+
+
+def test_the_next_producer_of_a_transactional_id_fences_the_one_before(servers: str) -> None:
+    settings = {"bootstrap.servers": servers, "transactional.id": "taken"}
+    first, second = Producer(settings), Producer(settings)
+    first.init_transactions(SECONDS)
+    first.begin_transaction()
+    first.produce("taken", b"zombie", partition=0)
+    first.flush(SECONDS)
+    second.init_transactions(SECONDS)
+    with pytest.raises(KafkaException) as fenced:
+        first.commit_transaction(SECONDS)
+    assert fenced.value.args[0].fatal()

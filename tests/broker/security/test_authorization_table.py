@@ -21,12 +21,14 @@ from tallymark.testing.wire import WireClient
 
 O = Operation  # noqa: E741  # the table reads by it
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+TRANSACTION = ResourceType.TRANSACTIONAL_ID
 REFUSALS = {
     TOPIC: CODES["TOPIC_AUTHORIZATION_FAILED"],
     GROUP: CODES["GROUP_AUTHORIZATION_FAILED"],
     CLUSTER: CODES["CLUSTER_AUTHORIZATION_FAILED"],
+    TRANSACTION: CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"],
 }
-NAMES = {TOPIC: "secret", GROUP: "circle", CLUSTER: CLUSTER_NAME}
+NAMES = {TOPIC: "secret", GROUP: "circle", CLUSTER: CLUSTER_NAME, TRANSACTION: "deal"}
 BATCH = encode_batch([(None, b"x", (), 1)])
 
 
@@ -417,8 +419,71 @@ RULES: dict[str, Rule] = {
         CLUSTER,
         [(O.ALTER, CLUSTER)],
     ),
+    "FindCoordinator of a transactional id": Rule(
+        m.FindCoordinatorRequest(key="deal", key_type=1, coordinator_keys=("deal",)),
+        TRANSACTION,
+        [(O.DESCRIBE, TRANSACTION)],
+    ),
+    "InitProducerId of a transactional id": Rule(
+        m.InitProducerIdRequest("deal", 1000), TRANSACTION, [(O.WRITE, TRANSACTION)]
+    ),
+    "AddPartitionsToTxn": Rule(
+        m.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="deal",
+            v3_and_below_topics=topics(
+                m.AddPartitionsToTxnRequestTopic, name="secret", partitions=(0,)
+            ),
+        ),
+        TRANSACTION,
+        [(O.WRITE, TRANSACTION), (O.WRITE, TOPIC)],
+        latest=3,
+    ),
+    "AddPartitionsToTxn of a broker": Rule(
+        m.AddPartitionsToTxnRequest(), CLUSTER, [(O.CLUSTER_ACTION, CLUSTER)]
+    ),
+    "AddOffsetsToTxn": Rule(
+        m.AddOffsetsToTxnRequest("deal", 0, 0, "circle"),
+        TRANSACTION,
+        [(O.WRITE, TRANSACTION), (O.READ, GROUP)],
+    ),
+    "EndTxn": Rule(m.EndTxnRequest("deal", 0, 0, True), TRANSACTION, [(O.WRITE, TRANSACTION)]),
+    "WriteTxnMarkers": Rule(
+        m.WriteTxnMarkersRequest(
+            topics(
+                m.WriteTxnMarkersRequestMarker,
+                topics=topics(
+                    m.WriteTxnMarkersRequestTopic, name="nothing", partition_indexes=(0,)
+                ),
+            )
+        ),
+        CLUSTER,
+        [(O.CLUSTER_ACTION, CLUSTER)],
+    ),
+    "TxnOffsetCommit": Rule(
+        m.TxnOffsetCommitRequest(
+            transactional_id="deal",
+            group_id="circle",
+            topics=topics(
+                m.TxnOffsetCommitRequestTopic,
+                name="secret",
+                partitions=(m.TxnOffsetCommitRequestPartition(partition_index=0),),
+            ),
+        ),
+        TRANSACTION,
+        [(O.WRITE, TRANSACTION), (O.READ, GROUP), (O.READ, TOPIC)],
+    ),
+    "DescribeTransactions": Rule(
+        m.DescribeTransactionsRequest(("deal",)), TRANSACTION, [(O.DESCRIBE, TRANSACTION)]
+    ),
 }
-OPEN_TO_ALL = {"SaslHandshake", "SaslAuthenticate", "ApiVersions", "DescribeCluster", "ListGroups"}
+OPEN_TO_ALL = {
+    "SaslHandshake",
+    "SaslAuthenticate",
+    "ApiVersions",
+    "DescribeCluster",
+    "ListGroups",
+    "ListTransactions",
+}
 """They tell what the asker may see, or nothing that is secret."""
 
 
@@ -431,7 +496,7 @@ def codes(value: Any) -> set[int]:
     found: set[int] = set()
     for field in dataclasses.fields(value):
         inner = getattr(value, field.name)
-        found |= {inner} if field.name == "error_code" else codes(inner)
+        found |= {inner} if field.name.endswith("error_code") else codes(inner)
     return found
 
 

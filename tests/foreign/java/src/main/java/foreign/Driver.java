@@ -37,7 +37,7 @@ public final class Driver {
         run("admin-cluster", admin::cluster);
         run("admin-groups", admin::groups);
         run("admin-operations", new Operations(servers, prefix)::run);
-        run("transactions", records::transactionsAreRefused);
+        run("transactions", records::transactions);
     }
 
     private static void run(String name, Scenario scenario) {

@@ -119,13 +119,38 @@ final class Records {
         return found;
     }
 
-    /** Transactions are not served: the first call says so at once instead of trying for long. */
-    void transactionsAreRefused(Facts facts) {
-        try (KafkaProducer<byte[], byte[]> producer = producer(Map.of("transactional.id", prefix))) {
+    /** Two transactions are committed and one is aborted; then another producer takes the id. */
+    void transactions(Facts facts) throws Exception {
+        String topic = prefix + "-transactions";
+        Map<String, Object> config = Map.of("transactional.id", prefix);
+        try (KafkaProducer<byte[], byte[]> producer = producer(config)) {
             producer.initTransactions();
-            facts.put("refused", "");
-        } catch (org.apache.kafka.common.KafkaException error) {
-            facts.put("refused", error.toString());
+            for (String value : List.of("first", "aborted", "second")) {
+                producer.beginTransaction();
+                producer.send(new ProducerRecord<>(topic, 0, null, value.getBytes())).get();
+                if (value.equals("aborted")) {
+                    producer.abortTransaction();
+                } else {
+                    producer.commitTransaction();
+                }
+            }
+            List<String> values = new ArrayList<>();
+            Map<String, Object> committed = Map.of("isolation.level", "read_committed");
+            readAll(topic, 2, committed).forEach(record -> values.add(new String(record.value())));
+            facts.put("committed", String.join(",", values));
+            try (KafkaProducer<byte[], byte[]> next = producer(config)) {
+                next.initTransactions();
+            }
+            producer.beginTransaction();
+            try {
+                producer.send(new ProducerRecord<>(topic, 0, null, "zombie".getBytes())).get();
+                producer.commitTransaction();
+                facts.put("zombie", "");
+            } catch (java.util.concurrent.ExecutionException error) {
+                facts.put("zombie", error.getCause().getClass().getSimpleName());
+            } catch (org.apache.kafka.common.KafkaException error) {
+                facts.put("zombie", error.getClass().getSimpleName());
+            }
         }
     }
 
