@@ -26,7 +26,9 @@ from tallymark.broker.maintenance.housekeeping import Housekeeper
 from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import BrokerMetrics
 from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.partitions.verifier import Verifier
 from tallymark.broker.ports import Ports
+from tallymark.broker.requests.asking_coordinators import AskingCoordinators
 from tallymark.broker.requests.write_markers import write_markers
 from tallymark.broker.security.live import Security
 from tallymark.broker.security.sasl_logins import Logins
@@ -130,6 +132,10 @@ class BrokerParts:
             lambda request: write_markers(state, request),
         )
         state.transaction_shards.sender = markers
+        asking = AskingCoordinators(state, replicas.connections)
+        tasks.push_async_callback(asking.stop)
+        state.verifier = Verifier(asking.ask, self.ports.now_ms)
+        tasks.push_async_callback(state.verifier.stop)
         tasks.push_async_callback(markers.stop)
         leadership = Leadership(
             settings,

@@ -13,6 +13,7 @@ from tallymark.broker.metadata.image import MetadataImage
 from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import BrokerMetrics
 from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.partitions.verifier import Verifier
 from tallymark.broker.replicas.suspects import FollowerConnections
 from tallymark.broker.replicas.throttles import ReplicaThrottles
 from tallymark.broker.security.authorizer import AllowAll, Authorizer
@@ -63,6 +64,8 @@ class BrokerState:
     """The transactional ids that are coordinated here."""
     markers: MarkerSender | None = None
     """Sends the markers of their transactions; None while the broker starts."""
+    verifier: Verifier | None = None
+    """Asks coordinators of transactions; None while the broker starts."""
     timed_changes: TimedChanges = field(default_factory=TimedChanges)
     """Runs changes that continue when their client stops waiting."""
     fetch_sessions: FetchSessionCache = field(default_factory=FetchSessionCache)

@@ -20,8 +20,9 @@ from typing import Final, TypeVar
 from tallymark.broker.coordinators.refusals import NOT_COORDINATOR, refusal_of
 from tallymark.broker.coordinators.replayed import ReplayedState
 from tallymark.broker.coordinators.settled import Settled
+from tallymark.broker.coordinators.state_log import TransactionOf
 from tallymark.broker.partitions.partition import ACKS_ALL, Partition
-from tallymark.errors import KafkaError
+from tallymark.errors import CODES, KafkaError
 from tallymark.groups.deletion import (
     decide_delete_group,
     decide_delete_offsets,
@@ -37,7 +38,12 @@ from tallymark.groups.membership import (
     decide_leave,
     decide_take_over,
 )
-from tallymark.groups.offsets import Commit, Committer, decide_commit
+from tallymark.groups.offsets import (
+    Commit,
+    Committer,
+    decide_commit,
+    decide_commit_in_transaction,
+)
 from tallymark.groups.records import GroupRecord
 from tallymark.groups.state import GroupsState
 from tallymark.groups.syncing import decide_sync
@@ -46,6 +52,7 @@ from tallymark.protocol.records.markers import Marker
 log = logging.getLogger(__name__)
 
 _GROUPS_A_TURN: Final = 50
+_NO_GROUP: Final = CODES["ILLEGAL_GENERATION"]
 
 A = TypeVar("A")
 R = TypeVar("R", JoinReply, SyncReply)
@@ -195,6 +202,24 @@ class GroupShard:
             group_id, decide, only_later=True, too_large="INVALID_COMMIT_OFFSET_SIZE"
         )
         return self._told(decided, _same)
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        committer: Committer,
+        commits: Sequence[Commit],
+        max_metadata: int,
+        transaction: TransactionOf,
+    ) -> Settled[tuple[int, ...]]:
+        """An error code for each commit; those without one are pending until the marker. A group
+        that does not exist begins, unless the client says that it is a member."""
+        if committer.generation >= 0 and self.group(group_id) is None:
+            return self._told(Decision(Group(group_id), codes=(_NO_GROUP,) * len(commits)), _same)
+        group, now = self._groups.get(group_id) or Group(group_id), self._now()
+        records, codes = decide_commit_in_transaction(group, committer, commits, now, max_metadata)
+        if records:
+            self._replayed.append(records, now.wall_ms, transaction=transaction)
+        return self._told(Decision(group, codes=tuple(codes)), _same)
 
     def end_transaction(
         self, producer_id: int, epoch: int, marker: Marker, version: int

@@ -1,6 +1,6 @@
 """k00 Produce: append one record batch to each partition named.
 
-Advertised 0-11, served 3-11.
+Advertised 0-11, served 3-11; 12 where transactions are served.
 
 * v0 to v2 carry the old message formats; they are answered with UNSUPPORTED_VERSION in every
   partition. They are advertised since librdkafka before 2.11.1 stops compressing for a broker whose
@@ -11,7 +11,8 @@ Advertised 0-11, served 3-11.
   compacted topic, and those outside the limits on timestamps
 * v9 flexible
 * v10 the new leader beside NOT_LEADER_OR_FOLLOWER (KIP-951)
-* v11 no change on the wire (KIP-890)
+* v11 TRANSACTION_ABORTABLE, v12 adds its partitions to the transaction (KIP-890); no change on the
+  wire
 
 Kept: WRITE on the topic is required, idempotent or not (KIP-679). A batch sent again by an
 idempotent producer is answered with its first offset. acks=1 and acks=-1 are the same with one
@@ -22,7 +23,9 @@ min.insync.replicas asks for (NOT_ENOUGH_REPLICAS), and waits for the high water
 error after the append leaves open whether the records are committed. Requests wait without a task
 (:mod:`tallymark.broker.partitions.commit_waits`). A batch that takes long to check or to compress
 again (``compression.type``) is prepared in a thread, and later batches for its partition wait.
-acks=0 has no answer; an error then closes the connection. A partition named twice is appended once.
+The first batch of a transaction waits until its coordinator has said that the partition is in the
+transaction (:mod:`tallymark.broker.partitions.verifier`); WRITE on the transactional id is
+required. acks=0 has no answer; an error then closes the connection. A partition named twice is appended once.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tallymark.broker.partitions.commit_waits import CommitTicket
 from tallymark.broker.partitions.partition import ACKS_ALL, Partition
-from tallymark.broker.partitions.producible import uses_zstd
+from tallymark.broker.partitions.producible import is_transactional, uses_zstd
+from tallymark.broker.partitions.transactional_batch import TransactionalBatch
+from tallymark.broker.partitions.verifier import check_of
 from tallymark.broker.requests.decode import decode_request
 from tallymark.broker.requests.produce_response import Outcome, Refused, produce_response
 from tallymark.broker.requests.registry import register_raw
@@ -59,11 +64,14 @@ from tallymark.protocol.wire.produce import (
     read_produce,
     write_produced,
 )
+from tallymark.transactions.verifying import code_for_client
 
 log = logging.getLogger(__name__)
 
 _FIRST_SERVED: Final = 3
 _FIRST_WITH_ZSTD: Final = 7
+_FIRST_WITH_ABORTABLE: Final = 11
+_FIRST_THAT_ADDS: Final = 12
 Place: TypeAlias = tuple[int, int]
 
 
@@ -71,7 +79,7 @@ class _Unready(NamedTuple):
     """A batch that waits for its turn in ``partition``."""
 
     partition: Partition
-    appending: asyncio.Task[AppendInfo | KafkaError]
+    appending: asyncio.Future[AppendInfo | KafkaError]
 
 
 def handle(
@@ -110,7 +118,8 @@ class _Producing:
         self._header = header
         self._now_ms = state.now_ms()
         self._outcomes: list[tuple[str, list[Outcome]]] = []
-        self._refused = _refusal(request, header.api_version)
+        self._transactional_id = request.transactional_id
+        self._refused = _refusal(request, header.api_version) or self._not_in_transactions()
         self._size = size
         self._state = state
         self._timeout_ms = request.timeout_ms
@@ -220,18 +229,61 @@ class _Producing:
             return KafkaError(CODES["INVALID_TOPIC_EXCEPTION"], f"{topic} is the brokers' own")
         return None
 
+    def _not_in_transactions(self) -> KafkaError | None:
+        """The error for a request with a transactional id that may not have it."""
+        name, kind, who = self._transactional_id, ResourceType.TRANSACTIONAL_ID, self._connection
+        if name is None:
+            return None
+        state, code = self._state, DENIED[kind]
+        if not state.transactions:
+            return KafkaError(code, "transactions are not served")
+        if not state.authorizer.may(who, Operation.WRITE, kind, name):
+            return KafkaError(code, f"{who.principal} may not write in transactions of {name}")
+        return None
+
     def _append(
         self, topic: str, index: int, records: memoryview | bytes, place: Place
     ) -> Appended:
         partition = self._state.partitions.find(topic, index)
         if self._header.api_version < _FIRST_WITH_ZSTD and uses_zstd(records):
             raise KafkaError(CODES["UNSUPPORTED_COMPRESSION_TYPE"], f"{partition}: zstd")
+        if self._transactional_id is not None and is_transactional(records):
+            return self._in_transaction(self._transactional_id, partition, index, records, place)
         appending = partition.append_in_turn(records, self._now_ms, self._acks)
         if appending is not None:
             self.unready[place] = _Unready(partition, appending)
             return Appended(index, -1, -1, -1)
         appended = partition.append(records, self._now_ms, self._acks)
         return self._taken(partition, index, appended, place)
+
+    def _in_transaction(
+        self,
+        transactional_id: str,
+        partition: Partition,
+        index: int,
+        records: memoryview | bytes,
+        place: Place,
+    ) -> Appended:
+        """A batch of a transaction: appended at once where that is open in the log, or when the
+        coordinator has said that it is. Other partitions of the connection do not wait."""
+        version = self._header.api_version
+        code_of = partial(
+            code_for_client,
+            knows_abortable=version >= _FIRST_WITH_ABORTABLE,
+            adds=version >= _FIRST_THAT_ADDS,
+        )
+        transactional = TransactionalBatch(
+            partition, records, self._now_ms, self._acks, check_of(partition, code_of)
+        )
+        verifier = self._state.verifier
+        assert verifier is not None
+        appending = transactional.append(
+            verifier, transactional_id, code_of, adds=version >= _FIRST_THAT_ADDS
+        )
+        if isinstance(appending, asyncio.Future):
+            self.unready[place] = _Unready(partition, appending)
+            return Appended(index, -1, -1, -1)
+        return self._taken(partition, index, appending, place)
 
     def _taken(self, partition: Partition, index: int, info: AppendInfo, place: Place) -> Appended:
         if self._acks == ACKS_ALL and info.last_offset >= partition.high_watermark:
@@ -265,10 +317,6 @@ def _refusal(request: PlainProduce, version: int) -> KafkaError | None:
         return KafkaError(CODES["UNSUPPORTED_VERSION"], f"Produce version {version}")
     if request.acks not in (-1, 0, 1):
         return KafkaError(CODES["INVALID_REQUIRED_ACKS"], f"acks={request.acks}")
-    if request.transactional_id is not None:
-        return KafkaError(
-            CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"], "transactions are not served"
-        )
     return None
 
 

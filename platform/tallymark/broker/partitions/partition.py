@@ -30,6 +30,7 @@ from tallymark.log.validation.preparation import Prepared, is_slow, prepare
 from tallymark.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
 from tallymark.protocol.records.markers import Marker
 from tallymark.protocol.schema import Buffer
+from tallymark.transactions.verifying import Verifications
 
 ACKS_ALL: Final = -1
 TransactionCheck: TypeAlias = Callable[[BatchHeader], None]
@@ -44,7 +45,8 @@ class Partition(ExposedPartition):
 
     ``flush_wanted`` is called with this partition when an append makes a flush due
     (``flush.messages``), or when a producer waits for one. ``preparers`` are the threads that
-    prepare batches; None: the event loop's default.
+    prepare batches; None: the event loop's default. ``verifications`` are of producers that begin
+    a transaction (:mod:`~tallymark.broker.partitions.verifier`); None: there was none.
     """
 
     __slots__ = (
@@ -53,6 +55,7 @@ class Partition(ExposedPartition):
         "leader_epoch",
         "topic_id",
         "traffic",
+        "verifications",
     )
 
     def __init__(
@@ -74,6 +77,7 @@ class Partition(ExposedPartition):
         self.traffic = traffic or TopicTraffic()
         self.lead: Lead | None = None
         self.is_withdrawn = False  # see withdraw()
+        self.verifications: Verifications[Callable[[int], None]] | None = None
         self._flush_wanted = flush_wanted
         self._committed: int | None = None
         self._shown = 0
@@ -175,6 +179,8 @@ class Partition(ExposedPartition):
         appended = self.log.append_marker(
             producer_id, producer_epoch, marker, now_ms, self.leader_epoch, version=version
         )
+        if self.verifications is not None:
+            self.verifications.marker(producer_id)
         if appended is None:
             return self.log.end_offset - 1
         self._appended(appended, 0, now_ms)

@@ -29,7 +29,7 @@ def check_producible(records: Buffer, where: str, *, transactional: bool = False
             f"{where}: message format {records[_MAGIC_AT]}, 2 is what is stored",
         )
     if not transactional and is_transactional(records):
-        raise KafkaError(CODES["INVALID_TXN_STATE"], f"{where}: transactions are not served")
+        raise KafkaError(CODES["INVALID_TXN_STATE"], f"{where}: the request is of no transaction")
 
 
 def is_transactional(records: Buffer) -> bool:

@@ -26,7 +26,7 @@ from tallymark.protocol.wire.lengths import (
 
 LOWEST: Final = 3
 """The first version with batches of format v2."""
-HIGHEST: Final = 11
+HIGHEST: Final = 12
 MOST_NAMED: Final = 20_000
 """Topics and partitions of one request: a frame of 100 MB could name millions, each an object."""
 _FLEXIBLE: Final = 9

@@ -1,0 +1,167 @@
+"""Asks the coordinators of transactions, here or on other brokers, whether a partition is in a
+transaction (AddPartitionsToTxn 4+, KIP-890).
+
+Per broker one request is under way, with all that was asked since the one before: many producers
+begin a transaction at a time. A coordinator that is still ending the transaction before says
+CONCURRENT_TRANSACTIONS, mostly for some milliseconds: it is asked again here, since a client would
+wait ten times as long (KAFKA-18654).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from tallymark.broker.connections.port import BrokerConnection, BrokerConnections
+from tallymark.broker.partitions.verifier import InTransaction
+from tallymark.broker.requests.transaction_coordinator import in_transaction
+from tallymark.broker.state import BrokerState
+from tallymark.errors import CODES, ClosedError, ConnectError, KafkaError
+from tallymark.protocol.coordinator_partition import coordinator_partition
+from tallymark.protocol.messages import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnRequestTopic,
+    AddPartitionsToTxnRequestTransaction,
+    AddPartitionsToTxnResponse,
+)
+from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC, TopicPartition
+
+log: Final = logging.getLogger(__name__)
+
+ANSWER_MS: Final = 5_000
+AGAIN_MS: Final = 20
+"""Pause before a coordinator that is busy with the id is asked again."""
+TRIES: Final = 6
+_MOST: Final = 1_000
+"""Transactions in one request."""
+_CONCURRENT: Final = CODES["CONCURRENT_TRANSACTIONS"]
+_NOT_AVAILABLE: Final = CODES["COORDINATOR_NOT_AVAILABLE"]
+_NETWORK: Final = CODES["NETWORK_EXCEPTION"]
+
+
+class _Question(NamedTuple):
+    transaction: InTransaction
+    partition: TopicPartition
+    answer: asyncio.Future[int]
+
+
+class AskingCoordinators:
+    """The :data:`~tallymark.broker.partitions.verifier.AsksCoordinator` of a broker. Belongs to the
+    event loop."""
+
+    def __init__(self, state: BrokerState, connections: BrokerConnections) -> None:
+        self._state = state
+        self._connections = connections
+        self._asked: dict[int, list[_Question]] = {}
+        self._open: dict[int, BrokerConnection] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def ask(self, transaction: InTransaction, partition: TopicPartition) -> int:
+        """0, or the error code of the coordinator; NETWORK_EXCEPTION where it cannot be asked."""
+        code = _CONCURRENT
+        for number in range(TRIES):
+            if number:
+                await asyncio.sleep(AGAIN_MS / 1000)
+            code = await self._once(transaction, partition)
+            if code != _CONCURRENT:
+                break
+        return code
+
+    async def stop(self) -> None:
+        """Ask nothing any more. Idempotent."""
+        tasks = tuple(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        connections, self._open = self._open, {}
+        for connection in connections.values():
+            await connection.close()
+
+    async def _once(self, transaction: InTransaction, partition: TopicPartition) -> int:
+        state, (name, producer_id, epoch, adds) = self._state, transaction
+        broker = self._coordinator(name)
+        if broker is None:
+            return _NOT_AVAILABLE
+        if broker == state.settings.node_id:
+            producer = producer_id, epoch
+            codes = await in_transaction(state, name, producer, [partition], verify_only=not adds)
+            return codes[partition]
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._asked.setdefault(broker, []).append(_Question(transaction, partition, answer))
+        if broker not in self._tasks:
+            self._tasks[broker] = asyncio.create_task(self._send_all(broker))
+        return await answer
+
+    def _coordinator(self, transactional_id: str) -> int | None:
+        image = self._state.image
+        topic = image.topics.get(TRANSACTIONS_TOPIC)
+        if topic is None:
+            return None
+        index = coordinator_partition(transactional_id, len(topic.partitions))
+        leader = image.leader_of(topic.partitions[index])
+        return leader if leader >= 0 else None
+
+    async def _send_all(self, broker: int) -> None:
+        """As long as there are questions for the broker."""
+        asked: list[_Question] = []
+        try:
+            while waiting := self._asked.get(broker):
+                asked, self._asked[broker] = waiting[:_MOST], waiting[_MOST:]
+                codes = await self._send(broker, asked)
+                for question, code in zip(asked, codes, strict=True):
+                    _tell(question, code)
+        finally:
+            del self._tasks[broker]
+            for question in (*asked, *self._asked.pop(broker, ())):
+                _tell(question, _NETWORK)
+
+    async def _send(self, broker: int, asked: list[_Question]) -> list[int]:
+        try:
+            connection = self._open.get(broker)
+            if connection is None or connection.closed:
+                connection = self._open[broker] = await self._connections.open(broker)
+            answer = await connection.send(request_of(asked), ANSWER_MS)
+        except (ConnectError, ClosedError, KafkaError) as error:
+            log.warning("coordinator on broker %d is not asked: %s", broker, error)
+            return [_NETWORK] * len(asked)
+        if answer.error_code:
+            return [answer.error_code] * len(asked)
+        # Kafka answers by id, and so does a request that has several questions for one.
+        codes = dict(_codes_in(answer))
+        return [
+            codes.get((each.transaction.transactional_id, each.partition), _NETWORK)
+            for each in asked
+        ]
+
+
+def _tell(question: _Question, code: int) -> None:
+    if not question.answer.done():
+        question.answer.set_result(code)
+
+
+def request_of(asked: list[_Question]) -> AddPartitionsToTxnRequest:
+    """One transaction for each question: two of one id may be of different epochs."""
+    return AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnRequestTransaction(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+                verify_only=not transaction.adds,
+                topics=[AddPartitionsToTxnRequestTopic(name=topic, partitions=[index])],
+            )
+            for transaction, (topic, index), _ in asked
+        ]
+    )
+
+
+def _codes_in(
+    answer: AddPartitionsToTxnResponse,
+) -> Iterator[tuple[tuple[str, TopicPartition], int]]:
+    for transaction in answer.results_by_transaction:
+        for topic in transaction.topic_results:
+            for part in topic.results_by_partition:
+                key = transaction.transactional_id, (topic.name, part.partition_index)
+                yield key, part.partition_error_code
