@@ -1,4 +1,4 @@
-"""The guard of a partition: which batch asks the coordinator, which waits, and what a marker does."""
+"""The guard of a partition: which batch asks the coordinator, which waits, what a marker does."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ error after the append leaves open whether the records are committed. Requests w
 again (``compression.type``) is prepared in a thread, and later batches for its partition wait.
 The first batch of a transaction waits until its coordinator has said that the partition is in the
 transaction (:mod:`tallymark.broker.partitions.verifier`); WRITE on the transactional id is
-required. acks=0 has no answer; an error then closes the connection. A partition named twice is appended once.
+required. acks=0 has no answer; an error then closes the connection. A partition named twice is
+appended once.
 """
 
 from __future__ import annotations
@@ -118,11 +119,11 @@ class _Producing:
         self._header = header
         self._now_ms = state.now_ms()
         self._outcomes: list[tuple[str, list[Outcome]]] = []
-        self._transactional_id = request.transactional_id
-        self._refused = _refusal(request, header.api_version) or self._not_in_transactions()
         self._size = size
         self._state = state
         self._timeout_ms = request.timeout_ms
+        self._transactional_id = request.transactional_id
+        self._refused = _refusal(request, header.api_version) or self._not_in_transactions()
 
     def append(self, topics: Sequence[Batches]) -> None:
         """Append in the order of the request."""

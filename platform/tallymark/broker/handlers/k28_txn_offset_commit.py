@@ -72,7 +72,10 @@ async def _commit(
     transaction = InTransaction(request.transactional_id, producer_id, epoch, adds)
     turn: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     assert state.verifier is not None
-    state.verifier.begin(shard.partition, transaction, 0, turn.set_result)
+    # A client that is gone has cancelled it.
+    state.verifier.begin(
+        shard.partition, transaction, 0, lambda code: None if turn.done() else turn.set_result(code)
+    )
     code = await turn
     if code:
         error = KafkaError(code_of(code), request.transactional_id)
@@ -87,7 +90,8 @@ async def _commit(
         )
     except KafkaError as error:
         return _response(request, [_code(error)] * len(commits))
-    return _response(request, await when(codes))
+    answered = await when(codes)
+    return _response(request, answered)
 
 
 _OF_PRODUCERS: Final = frozenset(

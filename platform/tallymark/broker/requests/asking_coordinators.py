@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tallymark.broker.connections.port import BrokerConnection, BrokerConnections
@@ -128,12 +127,7 @@ class AskingCoordinators:
             return [_NETWORK] * len(asked)
         if answer.error_code:
             return [answer.error_code] * len(asked)
-        # Kafka answers by id, and so does a request that has several questions for one.
-        codes = dict(_codes_in(answer))
-        return [
-            codes.get((each.transaction.transactional_id, each.partition), _NETWORK)
-            for each in asked
-        ]
+        return codes_of(asked, answer)
 
 
 def _tell(question: _Question, code: int) -> None:
@@ -157,11 +151,20 @@ def request_of(asked: list[_Question]) -> AddPartitionsToTxnRequest:
     )
 
 
-def _codes_in(
-    answer: AddPartitionsToTxnResponse,
-) -> Iterator[tuple[tuple[str, TopicPartition], int]]:
-    for transaction in answer.results_by_transaction:
-        for topic in transaction.topic_results:
-            for part in topic.results_by_partition:
-                key = transaction.transactional_id, (topic.name, part.partition_index)
-                yield key, part.partition_error_code
+def codes_of(asked: list[_Question], answer: AddPartitionsToTxnResponse) -> list[int]:
+    """The code for each question. The answer has the order of the request; one that does not name
+    what was asked says nothing."""
+    codes: list[int] = []
+    for number, (transaction, (topic, index), _) in enumerate(asked):
+        told = answer.results_by_transaction[number : number + 1]
+        found = [
+            part.partition_error_code
+            for each in told
+            if each.transactional_id == transaction.transactional_id
+            for results in each.topic_results
+            if results.name == topic
+            for part in results.results_by_partition
+            if part.partition_index == index
+        ]
+        codes.append(found[0] if found else _NETWORK)
+    return codes
