@@ -49,8 +49,7 @@ class Dispatcher:
     def __init__(self, state: BrokerState, trail: Trail | None = None) -> None:
         self._state = state
         self._trail = trail
-        apis = served(transactions=state.transactions)
-        self._apis = {int(key): (api, state.metrics.api(key)) for key, api in apis.items()}
+        self._apis = {int(key): (api, state.metrics.api(key)) for key, api in served().items()}
 
     def __call__(
         self, header: RequestHeader, body: memoryview, connection: Connection

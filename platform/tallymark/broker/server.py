@@ -45,7 +45,7 @@ from tallymark.errors import ConnectError, TallymarkError, UserError
 from tallymark.log import LogManager
 from tallymark.net.addresses import Address
 from tallymark.replication.balance import Balancing
-from tallymark.replication.features import ours
+from tallymark.replication.features import OURS
 
 log = logging.getLogger(__name__)
 
@@ -215,9 +215,7 @@ class Broker:
     ) -> None:
         """Returns when the partitions that this broker must lead are open."""
         settings, endpoints = state.settings, self.listeners.endpoints
-        me = BrokerImage(
-            settings.node_id, endpoints, settings.broker_rack, features=ours(state.transactions)
-        )
+        me = BrokerImage(settings.node_id, endpoints, settings.broker_rack, features=OURS)
         local = await asyncio.to_thread(LocalLogs, manager, self._files, self._ports.boot_id())
         membership = Membership(
             local,

@@ -26,7 +26,6 @@ from tallymark.broker.transactions.sending import MarkerSender
 from tallymark.broker.transactions.shards import TransactionShards
 from tallymark.log import LogManager
 from tallymark.net.limits.log_rate import LogRate
-from tallymark.protocol import api
 
 REPLICA_SESSIONS: Final = 200
 """Fetch sessions of followers that are remembered at a time; those of connections that broke stay
@@ -58,8 +57,6 @@ class BrokerState:
     """The counters; see :mod:`tallymark.broker.metrics.counters`."""
     logs: LogManager | None = None
     """Every log of this broker, led or not; None in tests without a disk."""
-    transactions: bool = field(default_factory=lambda: api.TRANSACTIONS)
-    """Whether transactions are served."""
     transaction_shards: TransactionShards = field(init=False)
     """The transactional ids that are coordinated here."""
     markers: MarkerSender | None = None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
-from functools import cache
 from typing import Final
 
 
@@ -67,7 +65,7 @@ class ApiKey(IntEnum):
 ADVERTISED: Final[dict[ApiKey, tuple[int, int]]] = {
     # Produce 0 to 2 are refused, yet named: librdkafka before 2.11.1 stops compressing for a
     # broker whose lowest Produce version is above 0 (KAFKA-18659).
-    ApiKey.PRODUCE: (0, 11),
+    ApiKey.PRODUCE: (0, 12),
     ApiKey.FETCH: (4, 16),
     # Version 0 is the only one that answers several offsets (getOffsetsBefore).
     ApiKey.LIST_OFFSETS: (0, 9),
@@ -88,6 +86,11 @@ ADVERTISED: Final[dict[ApiKey, tuple[int, int]]] = {
     ApiKey.DELETE_RECORDS: (0, 2),
     ApiKey.INIT_PRODUCER_ID: (0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+    ApiKey.END_TXN: (0, 5),
+    ApiKey.WRITE_TXN_MARKERS: (1, 2),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
     ApiKey.DESCRIBE_ACLS: (1, 3),
     ApiKey.CREATE_ACLS: (1, 3),
     ApiKey.DELETE_ACLS: (1, 3),
@@ -110,29 +113,9 @@ ADVERTISED: Final[dict[ApiKey, tuple[int, int]]] = {
     ApiKey.UPDATE_FEATURES: (0, 2),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.LIST_TRANSACTIONS: (0, 1),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
-"""The content of our broker's ApiVersions response: key -> (lowest, highest) version, inclusive;
-without transactions."""
-
-TRANSACTIONS: Final = False
-"""Whether transactions are served: the one switch, until all that they need is there."""
-
-TRANSACTIONAL: Final[dict[ApiKey, tuple[int, int]]] = {
-    ApiKey.PRODUCE: (0, 12),
-    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
-    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
-    ApiKey.END_TXN: (0, 5),
-    ApiKey.WRITE_TXN_MARKERS: (1, 2),
-    ApiKey.TXN_OFFSET_COMMIT: (0, 5),
-    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
-    ApiKey.LIST_TRANSACTIONS: (0, 1),
-}
-"""What is served besides, or in other versions, where transactions are."""
-
-
-@cache
-def advertised(transactions: bool) -> Mapping[ApiKey, tuple[int, int]]:
-    """The content of our broker's ApiVersions response, with or without transactions."""
-    return dict(sorted((ADVERTISED | TRANSACTIONAL).items())) if transactions else ADVERTISED
+"""The content of our broker's ApiVersions response: key -> (lowest, highest) version, inclusive."""

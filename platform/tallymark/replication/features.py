@@ -40,13 +40,8 @@ class Levels(NamedTuple):
 Supported: TypeAlias = Mapping[str, Levels]
 """Feature -> levels, of one broker. Brokers of older releases have none."""
 
-OURS: Final[Supported] = {REPLICATION: Levels(0, 1)}
-"""What this release supports, without transactions."""
-
-
-def ours(transactions: bool) -> Supported:
-    """What this release supports."""
-    return {**OURS, TRANSACTION: Levels(0, 2)} if transactions else OURS
+OURS: Final[Supported] = {REPLICATION: Levels(0, 1), TRANSACTION: Levels(0, 2)}
+"""What this release supports."""
 
 
 @dataclass(frozen=True, slots=True)

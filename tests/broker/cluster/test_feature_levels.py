@@ -39,7 +39,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 @pytest.fixture
 def release(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Brokers that start from now on are of a release with this support."""
-    return lambda support: monkeypatch.setattr(server, "ours", lambda transactions: support)
+    return lambda support: monkeypatch.setattr(server, "OURS", support)
 
 
 def told(address: str, version: int = 4) -> m.ApiVersionsResponse:

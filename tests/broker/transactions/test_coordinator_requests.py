@@ -32,7 +32,7 @@ from tallymark.protocol.messages import (
     ListTransactionsRequest,
 )
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
-from tallymark.replication.features import OURS, ours
+from tallymark.replication.features import OURS
 from tallymark.transactions.transaction import NAMES as STATES
 
 Producer = tuple[int, int]
@@ -314,7 +314,7 @@ def test_a_cluster_with_a_broker_that_knows_no_transactions_has_no_coordinator()
     async def story() -> None:
         transactions = ReplicatedTransactions()
         partitions = transactions.state.partitions
-        new, old = BrokerImage(1, {}, features=ours(True)), BrokerImage(2, {}, features=OURS)
+        new, old = BrokerImage(1, {}, features=OURS), BrokerImage(2, {})
         partitions.image = replace(partitions.image, brokers={1: new, 2: old})
         with pytest.raises(KafkaError, match=r"brokers \[2\] know no transactions"):
             await coordinator_of(transactions.state, "id")

@@ -10,7 +10,6 @@ from typing import Any
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.transactions.sending import MarkerSender
 from tallymark.errors import CODES, ConnectError
-from tallymark.protocol.api import advertised
 from tallymark.protocol.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
@@ -74,9 +73,7 @@ def image(leaders: Mapping[str, int]) -> MetadataImage:
 class Sending:
     def __init__(self, leaders: Mapping[str, int], here: Broker, there: Broker) -> None:
         self.image = image(leaders)
-        self.connections = MemoryConnections(
-            {OTHER: there}, {int(key): versions for key, versions in advertised(True).items()}
-        )
+        self.connections = MemoryConnections({OTHER: there})
         self.sender = MarkerSender(ME, self.connections, lambda: self.image, here)
         self.completed: list[str] = []
 

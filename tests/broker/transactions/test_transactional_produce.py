@@ -8,7 +8,6 @@ import pytest
 from transactional_appends import on_the_loop, transactional_batch
 
 from tallymark.errors import CODES
-from tallymark.protocol import api
 from tallymark.protocol import messages as m
 from tallymark.protocol.frames import decode_response
 from tallymark.protocol.records.batch import encode_batch, split_batches
@@ -22,10 +21,8 @@ UNSTABLE = CODES["UNSTABLE_OFFSET_COMMIT"]
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[MemoryBroker]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "TRANSACTIONS", True)
-        with MemoryBroker() as broker:
-            yield broker
+    with MemoryBroker() as broker:
+        yield broker
 
 
 class Client:
@@ -244,22 +241,20 @@ def test_a_stranger_to_the_group_commits_nothing(client: Client) -> None:
 
 
 def test_offsets_survive_a_restart_in_the_middle() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "TRANSACTIONS", True)
-        with MemoryBroker() as broker:
-            with WireClient(broker.bootstrap_servers) as wire:
-                before = Client(wire, "a")
-                assert before.commit_offset(10) == before.produce(b"x") == 0
-            broker.stop()
-            broker.start()
-            with WireClient(broker.bootstrap_servers) as wire:
-                client = before
-                client.wire = wire
-                while (
-                    found := client.wire.ask(m.EndTxnRequest("a", client.id, client.epoch, True), 5)
-                ).error_code in NOT_YET:
-                    pass
-                assert found.error_code == 0
-                while client.offset() != (0, 10):
-                    pass
-                assert on_the_loop(broker, "a", lambda at: at.last_stable_offset) == 2
+    with MemoryBroker() as broker:
+        with WireClient(broker.bootstrap_servers) as wire:
+            before = Client(wire, "a")
+            assert before.commit_offset(10) == before.produce(b"x") == 0
+        broker.stop()
+        broker.start()
+        with WireClient(broker.bootstrap_servers) as wire:
+            client = before
+            client.wire = wire
+            while (
+                found := client.wire.ask(m.EndTxnRequest("a", client.id, client.epoch, True), 5)
+            ).error_code in NOT_YET:
+                pass
+            assert found.error_code == 0
+            while client.offset() != (0, 10):
+                pass
+            assert on_the_loop(broker, "a", lambda at: at.last_stable_offset) == 2

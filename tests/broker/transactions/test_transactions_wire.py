@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from tallymark.errors import CODES
-from tallymark.protocol import api
 from tallymark.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -27,8 +26,7 @@ from tallymark.testing.wire import WireClient
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryBroker]:
-    monkeypatch.setattr(api, "TRANSACTIONS", True)
+def broker() -> Iterator[MemoryBroker]:
     with MemoryBroker() as broker:
         yield broker
 
@@ -130,8 +128,7 @@ def test_what_was_decided_is_there_after_a_restart(broker: MemoryBroker, clean: 
         assert begin(wire) != producer
 
 
-def test_an_overdue_transaction_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "TRANSACTIONS", True)
+def test_an_overdue_transaction_is_aborted() -> None:
     with (
         MemoryBroker(
             transaction_abort_timed_out_transaction_cleanup_interval_ms=20, num_partitions=1
@@ -155,13 +152,3 @@ def test_alone_a_broker_offers_the_protocol_in_which_each_end_raises_the_epoch(
     told = wire.ask(ApiVersionsRequest(client_software_name="wire", client_software_version="1"), 4)
     levels = {each.name: each.max_version_level for each in told.finalized_features}
     assert levels == {"transaction.version": 2}
-
-
-def test_until_transactions_are_served_none_of_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "TRANSACTIONS", False)
-    with MemoryBroker() as broker, WireClient(broker.bootstrap_servers) as wire:
-        refused = CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
-        assert wire.ask(FindCoordinatorRequest("id", 1), 3).error_code == refused
-        assert wire.ask(InitProducerIdRequest("id", 60_000), 4).error_code == refused
-        wire.send(EndTxnRequest("id", 1, 0, True), 3)
-        assert wire.closed_by_peer()

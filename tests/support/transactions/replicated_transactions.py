@@ -102,7 +102,6 @@ class ReplicatedTransactions:
             lambda: self.now_ms,
             nothing,
             nothing,
-            transactions=True,
         )
         self.shards = self.state.transaction_shards
         self.shards.sender = self.markers
@@ -133,7 +132,7 @@ class ReplicatedTransactions:
 
     async def start(self, request: Message, version: int) -> asyncio.Future[Any]:
         """Send a request; what can happen without the followers has happened."""
-        apis = served(transactions=True).values()
+        apis = served().values()
         handle = next(each.handle for each in apis if each.request_class is type(request))
         assert handle is not None
         result = handle(self.state, request, Call(version, "c", _CONNECTION))

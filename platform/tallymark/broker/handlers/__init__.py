@@ -16,19 +16,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import replace
 
 from tallymark.broker.requests.registry import REGISTERED, Api
-from tallymark.protocol.api import TRANSACTIONS, ApiKey, advertised
+from tallymark.protocol.api import ApiKey
 
 
-def served(*, transactions: bool = TRANSACTIONS) -> dict[ApiKey, Api]:
-    """Every API of this folder, in the versions that are served with or without transactions."""
+def served() -> dict[ApiKey, Api]:
+    """Every API of this folder."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
-    versions = advertised(transactions)
-    return {
-        key: replace(api, low=versions[key][0], high=versions[key][1])
-        for key, api in sorted(REGISTERED.items())
-        if key in versions
-    }
+    return dict(sorted(REGISTERED.items()))

@@ -235,12 +235,9 @@ class _Producing:
         name, kind, who = self._transactional_id, ResourceType.TRANSACTIONAL_ID, self._connection
         if name is None:
             return None
-        state, code = self._state, DENIED[kind]
-        if not state.transactions:
-            return KafkaError(code, "transactions are not served")
-        if not state.authorizer.may(who, Operation.WRITE, kind, name):
-            return KafkaError(code, f"{who.principal} may not write in transactions of {name}")
-        return None
+        if self._state.authorizer.may(who, Operation.WRITE, kind, name):
+            return None
+        return KafkaError(DENIED[kind], f"{who.principal} may not write in transactions of {name}")
 
     def _append(
         self, topic: str, index: int, records: memoryview | bytes, place: Place

@@ -77,10 +77,6 @@ async def _find(
 async def _coordinator_of(state: BrokerState, key: str, key_type: int, call: Call) -> BrokerImage:
     authorizer, who, describe = state.authorizer, call.connection, Operation.DESCRIBE
     if key_type == TRANSACTION:
-        if not state.transactions:
-            raise KafkaError(
-                CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"], "transactions are not served"
-            )
         require(authorizer, who, describe, ResourceType.TRANSACTIONAL_ID, key)
         return await transaction_coordinator.coordinator_of(state, key)
     if key_type != GROUP:

@@ -21,7 +21,7 @@ from typing import Final
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES
-from tallymark.protocol.api import ADVERTISED, ApiKey, advertised
+from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -44,12 +44,12 @@ def handle(state: BrokerState, request: ApiVersionsRequest, call: Call) -> ApiVe
     ):
         return ApiVersionsResponse(error_code=CODES["INVALID_REQUEST"])
     if call.version < _FIRST_WITH_FEATURES:
-        return ApiVersionsResponse(api_keys=_apis(state.transactions))
+        return ApiVersionsResponse(api_keys=_apis())
     image = state.image
     me = image.brokers.get(state.settings.node_id)
     told = served(me.features if me is not None else {}, image.features, call.version)
     return ApiVersionsResponse(
-        api_keys=_apis(state.transactions),
+        api_keys=_apis(),
         supported_features=[
             ApiVersionsResponseSupportedFeature(name, levels.lowest, levels.highest)
             for name, levels in told.supported.items()
@@ -72,9 +72,8 @@ def unsupported_version() -> ApiVersionsResponse:
 
 
 @cache
-def _apis(transactions: bool) -> tuple[ApiVersionsResponseKey, ...]:
-    versions = advertised(transactions)
-    return tuple(ApiVersionsResponseKey(int(key), *versions[key]) for key in sorted(versions))
+def _apis() -> tuple[ApiVersionsResponseKey, ...]:
+    return tuple(_range(key) for key in sorted(ADVERTISED))
 
 
 def _range(key: ApiKey) -> ApiVersionsResponseKey:

@@ -44,8 +44,6 @@ def handle(
         if not _may_write(state, call.connection):
             return _refused(CODES["CLUSTER_AUTHORIZATION_FAILED"])
         return _next(state)
-    if request.transactional_id and not state.transactions:
-        return _refused(CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"])
     return _initialise(state, request.transactional_id, request, call)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from tallymark.broker.state import BrokerState
 from tallymark.net.server.handler import Answer, Connection
-from tallymark.protocol.api import ApiKey, advertised
+from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.frames import RequestHeader
 from tallymark.protocol.schema import Message, Request
 
@@ -32,8 +32,7 @@ RawHandler: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A served API: ``low`` to ``high`` are the versions advertised, inclusive; as registered, with
-    transactions."""
+    """A served API: ``low`` to ``high`` are the versions advertised, inclusive."""
 
     key: ApiKey
     request_class: type[Request[Any]]
@@ -55,7 +54,7 @@ def register(
     not advertised."""
     key = request_class.api_key
     assert key not in REGISTERED, f"{key.name} is registered twice"
-    low, high = advertised(True)[key]
+    low, high = ADVERTISED[key]
     REGISTERED[key] = Api(key, request_class, low, high, handle)
 
 
@@ -63,5 +62,5 @@ def register_raw(request_class: type[Request[Any]], handle: RawHandler) -> None:
     """Like :func:`register`, for a handler that decodes and encodes by itself."""
     key = request_class.api_key
     assert key not in REGISTERED, f"{key.name} is registered twice"
-    low, high = advertised(True)[key]
+    low, high = ADVERTISED[key]
     REGISTERED[key] = Api(key, request_class, low, high, None, handle)
