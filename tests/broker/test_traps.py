@@ -144,13 +144,15 @@ def test_telemetry_is_not_advertised(wire: WireClient) -> None:
     assert served == {int(key) for key in ADVERTISED}
 
 
-def test_no_transactions_of_version_two_are_promised(wire: WireClient) -> None:
-    """Java clients 4.x would add partitions to transactions by Produce 12, which is not served."""
+def test_transactions_of_version_two_are_promised(wire: WireClient) -> None:
+    """Java clients 4.x add partitions to transactions by Produce 12 then. Older clients fail on a
+    supported feature whose lowest level is 0 (KAFKA-17011), so they do not see it."""
     asked = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     answer = wire.ask(asked, 3)
     assert not answer.supported_features
-    assert not answer.finalized_features
-    assert ADVERTISED[ApiKey.PRODUCE][1] == 11
+    (level,) = answer.finalized_features
+    assert (level.name, level.max_version_level) == ("transaction.version", 2)
+    assert ADVERTISED[ApiKey.PRODUCE][1] == 12
 
 
 def test_the_ranges_read_as_a_version_of_kafka() -> None:

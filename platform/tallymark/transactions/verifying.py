@@ -140,7 +140,8 @@ def code_for_client(code: int, *, knows_abortable: bool, adds: bool) -> int:
     """The error of a Produce, or of offsets in a transaction, for what the coordinator or
     :meth:`Verifications.check` has said. ``adds``: the request adds its partitions itself, so the
     client repeats CONCURRENT_TRANSACTIONS; older ones do at NOT_ENOUGH_REPLICAS, and do not look
-    for another leader then. ``knows_abortable``: TRANSACTION_ABORTABLE; older ones INVALID_TXN_STATE.
+    for another leader then. ``knows_abortable``: TRANSACTION_ABORTABLE; older ones get
+    INVALID_TXN_STATE.
     """
     if code == CODES["PRODUCER_FENCED"]:
         return CODES["INVALID_PRODUCER_EPOCH"]

@@ -205,9 +205,10 @@ def test_the_commands(tmp_path: Path, zookeeper: ZooKeeperServer, release: Any) 
         second.stop()
 
 
-def test_a_broker_without_zookeeper_has_no_features(tmp_path: Path) -> None:
+def test_a_broker_without_zookeeper_has_transactions_only(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
-        assert "no features" in run(broker, "describe")[1]
+        (row,) = json.loads(run(broker, "describe", "--json")[1])
+        assert (row["feature"], row["level"], row["possible"]) == ("transaction.version", 2, 2)
         assert "nothing to raise" in run(broker, "upgrade")[1]
         answer = raise_level(broker.bootstrap_servers)
         assert answer.error_code == WRONG

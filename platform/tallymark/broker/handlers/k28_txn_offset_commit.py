@@ -78,8 +78,8 @@ async def _commit(
     )
     code = await turn
     if code:
-        error = KafkaError(code_of(code), request.transactional_id)
-        return _response(request, [_code(error)] * len(commits))
+        refused = _code(KafkaError(code_of(code), request.transactional_id))
+        return _response(request, [each.error or refused for each in commits])
     try:
         codes = shard.commit_in_transaction(
             request.group_id,
