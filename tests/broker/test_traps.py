@@ -77,8 +77,8 @@ HELD = {
         "broker/test_traps.py::test_the_address_that_is_told_needs_no_resolver",
     ),
     "13 telemetry is not advertised": ("broker/test_traps.py::test_telemetry_is_not_advertised",),
-    "14 no feature transaction.version": (
-        "broker/test_traps.py::test_no_transactions_of_version_two_are_promised",
+    "14 transaction.version with what it promises": (
+        "broker/test_traps.py::test_transactions_of_version_two_are_promised",
     ),
     "15 the ranges stand for a version of Kafka": (
         "broker/test_traps.py::test_the_ranges_read_as_a_version_of_kafka",

@@ -214,7 +214,7 @@ def test_transactions_commit_abort_and_move_offsets(servers: str) -> None:
     settings = {"bootstrap.servers": servers, "group.id": "copier", "enable.auto.commit": False}
     consumer = Consumer(settings | {"isolation.level": "read_committed"})
     consumer.assign([TopicPartition("in-transactions", 0, 0)])
-    found = []
+    found: list[bytes | None] = []
     while len(found) < 2:
         message = consumer.poll(SECONDS)
         assert message is not None

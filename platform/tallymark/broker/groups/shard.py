@@ -14,13 +14,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count
 from typing import Final, TypeVar
 
 from tallymark.broker.coordinators.refusals import NOT_COORDINATOR, refusal_of
 from tallymark.broker.coordinators.replayed import ReplayedState
 from tallymark.broker.coordinators.settled import Settled
 from tallymark.broker.coordinators.state_log import TransactionOf
+from tallymark.broker.groups.telling import Parked, log_change
 from tallymark.broker.partitions.partition import ACKS_ALL, Partition
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.deletion import (
@@ -55,7 +55,6 @@ _GROUPS_A_TURN: Final = 50
 _NO_GROUP: Final = CODES["ILLEGAL_GENERATION"]
 
 A = TypeVar("A")
-R = TypeVar("R", JoinReply, SyncReply)
 Decide = Callable[[Group, Now], Decision]
 
 NO_ANSWER: Final = 1
@@ -79,8 +78,7 @@ class GroupShard:
         self._config = config
         self._now = now
         self._groups: dict[str, Group] = {}
-        self._tickets = count(1)
-        self._parked: dict[int, Callable[[Reply | int], None]] = {}
+        self._parked = Parked()
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @property
@@ -117,9 +115,7 @@ class GroupShard:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        parked, self._parked = self._parked, {}
-        for answer in parked.values():
-            answer(NOT_COORDINATOR)
+        self._parked.refuse_all(NOT_COORDINATOR)
 
     # --- reading: what is read here goes to a client only through settled()
 
@@ -151,7 +147,7 @@ class GroupShard:
     def join(self, group_id: str, join: Join) -> asyncio.Future[JoinReply]:
         """Join a group. The answer comes when the rebalance has completed its join phase.
         ``join.ticket`` is set here."""
-        ticket, answer = self._park(JoinReply)
+        ticket, answer = self._parked.park(JoinReply)
         join = replace(join, ticket=ticket)
         self._run(group_id, lambda group, now: decide_join(group, join, self._config, now))
         return answer
@@ -159,7 +155,7 @@ class GroupShard:
     def sync(self, group_id: str, sync: Sync) -> asyncio.Future[SyncReply]:
         """Request the assignment. The answer comes when the leader has sent it. ``sync.ticket`` is
         set here."""
-        ticket, answer = self._park(SyncReply)
+        ticket, answer = self._parked.park(SyncReply)
         sync = replace(sync, ticket=ticket)
         self._run(group_id, lambda group, now: decide_sync(group, sync, self._config, now))
         return answer
@@ -288,11 +284,11 @@ class GroupShard:
         self._groups[group_id] = after
         if not after.generation:
             self._drop_if_gone(after)
-        self._tell(before, after)
+        log_change(before, after)
         if not only_later or group_id not in self._timers:
             self._set_timer(after, now)
         for ticket, reply in decision.replies:
-            self._reply(self._parked.pop(ticket), reply, decision.refused)
+            self._reply(self._parked.take(ticket), reply, decision.refused)
         return decision
 
     def _without_records(self, decision: Decision, code: int) -> Decision:
@@ -322,21 +318,6 @@ class GroupShard:
         if group.vacant and group.group_id not in self.state.metadata:
             self._groups.pop(group.group_id, None)
 
-    def _park(self, kind: type[R]) -> tuple[int, asyncio.Future[R]]:
-        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-
-        def answer(reply: Reply | int) -> None:
-            if future.done():
-                return  # the broker stops, and has cancelled the requests that waited
-            if isinstance(reply, int):
-                reply = kind(error=reply)
-            assert isinstance(reply, kind)
-            future.set_result(reply)
-
-        ticket = next(self._tickets)
-        self._parked[ticket] = answer
-        return ticket, future
-
     def _set_timer(self, group: Group, now: Now) -> None:
         timer = self._timers.pop(group.group_id, None)
         if timer is not None:
@@ -352,19 +333,6 @@ class GroupShard:
         self._run(
             group_id, lambda group, now: decide_expiry(group, self._config, now), acks=NO_ANSWER
         )
-
-    def _tell(self, before: Group, after: Group) -> None:
-        if before.state is not after.state or before.generation != after.generation:
-            log.info(
-                "group %s -> %s group=%.249r generation=%d members=%d protocol=%.99r leader=%.300r",
-                before.state.value,
-                after.state.value,
-                after.group_id,
-                after.generation,
-                len(after.members),
-                after.protocol,
-                after.leader,
-            )
 
 
 def _first(codes: tuple[int, ...]) -> int:
