@@ -16,6 +16,10 @@ retry can help, whose fault it is, and a sentence for people. The tree is what o
     ├── ConnectError                an address could not be reached: which, and at which stage
     │   └── AuthenticationError     we are not let in, or do not trust the broker: do not retry
     │       └── WrongClusterError   another cluster answers where ours was
+    ├── TransactionError            a transaction did not end as it was asked to
+    │   ├── TransactionAbortableError   abort it; the next one may succeed
+    │   ├── TransactionFatalError   this producer cannot go on: close it
+    │   └── CommitInDoubt           committed or not, nothing says yet: commit again to ask again
     ├── TimedOutError               a deadline passed; says whose and what was pending
     ├── BufferFullError             a producer's buffer is full, and it was set not to wait
     ├── ClientFailedError           a client's background work has died; make a new client
@@ -345,6 +349,32 @@ class WrongClusterError(AuthenticationError):
         )
         self.expected = expected
         self.found = found
+
+
+class TransactionError(TallymarkError):
+    """A transaction did not end as it was asked to: its subclasses say what can be done."""
+
+    def __init__(self, transactional_id: str, text: str) -> None:
+        super().__init__(transactional_id, text)
+        self.transactional_id = transactional_id
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"transactional id {self.transactional_id}: {self.text}"
+
+
+class TransactionAbortableError(TransactionError):
+    """The transaction cannot be committed any more: call abort_transaction() and begin another."""
+
+
+class TransactionFatalError(TransactionError):
+    """The producer can do nothing more under its transactional id: another one has it, or it may
+    not use it. Close it."""
+
+
+class CommitInDoubt(TransactionError):
+    """Whether the transaction is committed is not known. commit_transaction() asks again; where a
+    new producer has the id, or this one is closed, read what it has written."""
 
 
 class TimedOutError(TallymarkError):

@@ -24,6 +24,7 @@ from typing import Any, Final, Self
 
 from tallymark.client.aio.buffer_waiters import RoomQueue
 from tallymark.client.aio.settings import settings_of
+from tallymark.client.aio.transactions import AsyncTransactionCalls
 from tallymark.client.core.calls import in_thread, outcome_of, start_thread
 from tallymark.client.producing.batch_delivery import BatchDelivery
 from tallymark.client.producing.core import ProducerCore
@@ -39,7 +40,7 @@ _YIELD_EVERY: Final = 256
 """So many sends that need not wait, and the event loop gets a turn all the same."""
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncTransactionCalls):
     """Publishes records to the topics of one cluster, from coroutines of any event loops.
 
     Takes the settings of :class:`~tallymark.client.producing.producer.Producer`. Encoders and a
@@ -172,7 +173,10 @@ class AsyncProducer:
         work = partial(
             kind(core).send_many, topic, values, keys, partition, timestamps, tuple(headers)
         )
-        return await in_thread("tallymark-producer-many", work)
+        if core.transactions is None:
+            return await in_thread("tallymark-producer-many", work)
+        with core.transactions.sending("send_many()"):
+            return await in_thread("tallymark-producer-many", work)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send what lingers and return when everything sent so far is delivered or given up.

@@ -34,8 +34,9 @@ from tallymark.client.producing.sending.dispatcher import SendRules
 from tallymark.client.producing.sending.sender import Sender
 from tallymark.client.producing.settings import ProducerSettings
 from tallymark.client.producing.stamps import INSTANCE_BYTES
+from tallymark.client.producing.transactions.manager import TransactionManager
 from tallymark.clock import now_ms
-from tallymark.errors import ClientFailedError, TimedOutError
+from tallymark.errors import ClientFailedError, LocalProtocolError, TimedOutError
 
 _LAST_REPORTS: Final = 2.0
 """Seconds that interceptors' final records get at least, however short the deadline of close()."""
@@ -64,6 +65,7 @@ class ProducerCore:
         self.chain = InterceptorChain(interceptors)
         self.stages = QueueStages(interceptors, settings.event_handler)
         plain = settings.partitioner is None and settings.value_encoder is None
+        plain = plain and settings.transactional_id is None  # each send() looks at its state
         self._quick = plain and not self.stages.records
         tell_in_child(self)
         self.io = IoThread(f"tallymark-producer-{self.instance.hex()[:8]}")
@@ -99,11 +101,18 @@ class ProducerCore:
             request_timeout=settings.request_timeout_ms / 1000,
             retry_backoff=settings.retry_backoff_ms / 1000,
             max_in_flight=settings.max_in_flight,
+            transactional_id=settings.transactional_id,
         )
         self._sender = Sender(
             self.io, self.cluster, rules, completion, self.chain, self.stages, self.metrics
         )
         self._sender.on_tick = self._grow_topics
+        self.transactions: TransactionManager | None = None
+        """Of a producer with a transactional id."""
+        if settings.transactional_id is not None:
+            self.transactions = TransactionManager(
+                self.cluster, self._sender, settings.transactional_id, settings
+            )
         self.accumulator = self._sender.accumulator = Accumulator(
             BatchRules(
                 settings.batch_size,
@@ -141,10 +150,13 @@ class ProducerCore:
                 topic.grow(info.partition_count, self._queue)
 
     def _queue(self, owner: TopicQueues, partition: int) -> PartitionQueue:
-        pipeline = Pipeline(self.settings.idempotent, self.settings.max_in_flight, splits=True)
-        return PartitionQueue(
-            owner, partition, self.instance, self.settings.name_in_stamps, pipeline
+        settings = self.settings
+        pipeline = (
+            Pipeline(settings.idempotent, settings.max_in_flight, splits=True)
+            if self.transactions is None
+            else self.transactions.pipeline((owner.name, partition))
         )
+        return PartitionQueue(owner, partition, self.instance, settings.name_in_stamps, pipeline)
 
     # --- interceptors -----------------------------------------------------------------------
 
@@ -164,6 +176,8 @@ class ProducerCore:
     def _publish_soon(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None = None
     ) -> Future[RecordMetadata]:
+        if self.transactions is not None:
+            raise LocalProtocolError(f"a report for {topic} cannot be part of a transaction")
         future = self.io.submit(self._publish(topic, key, value, timestamp))
         self._publishing.add(future)
         future.add_done_callback(self._publishing.discard)
@@ -228,6 +242,8 @@ class ProducerCore:
 
     async def _close(self, timeout: float) -> int:
         deadline = time.monotonic() + timeout
+        if self.transactions is not None:
+            await self.transactions.close(timeout)
         self._sender.hurry()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._sender.flush(), timeout)

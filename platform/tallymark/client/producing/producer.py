@@ -26,6 +26,7 @@ from tallymark.client.producing.interceptors.chain import checked_interceptors, 
 from tallymark.client.producing.interceptors.queue_interceptor import OutgoingRecord
 from tallymark.client.producing.record_appender import RecordAppender
 from tallymark.client.producing.settings import ProducerOptions, ProducerSettings
+from tallymark.client.producing.transactions.calls import TransactionalAppender, TransactionCalls
 from tallymark.closing import ClosedByWith
 from tallymark.errors import ClosedError, LocalProtocolError, TimedOutError
 from tallymark.protocol.records.batch import Header
@@ -39,7 +40,7 @@ _inherited: list[ProducerCore] = []
 letting Python collect them would touch the parent's sockets."""
 
 
-class Producer(ClosedByWith):
+class Producer(TransactionCalls, ClosedByWith):
     """Publishes records to the topics of one cluster.
 
     Where: ``bootstrap_servers`` ("host:port,...") or ``zookeeper_connect`` ("host:port/chroot");
@@ -71,6 +72,11 @@ class Producer(ClosedByWith):
     ones, and then no record is stamped: for copying records as they are, and for records that are
     not to be accounted for. ``backfill`` says that timestamps are old on purpose.
     ``stamp`` overrides whether records are stamped; stamps without an audit are found UNCLAIMED.
+
+    Transactions: with ``transactional_id`` records and offsets are sent in transactions
+    (:meth:`transaction`), all committed or none, and whoever else has the id is fenced.
+    ``transaction_timeout_ms`` is how long a transaction may be open before its coordinator aborts
+    it. Needs acks="all" and idempotence; such a producer is not audited.
 
     ``metrics`` is called with what is measured (:mod:`tallymark.client.metrics`).
 
@@ -248,7 +254,9 @@ class Producer(ClosedByWith):
 
     def _new_core(self) -> ProducerCore:
         settings, given = self._settings, self._interceptors
-        interceptors = with_installed(given) if settings.audit else given
+        interceptors = with_installed(given) if settings.audited else given
         core = ProducerCore(self._bootstrap, settings, interceptors)
-        self._appender = RecordAppender(core)
+        self._appender = (
+            RecordAppender(core) if core.transactions is None else TransactionalAppender(core)
+        )
         return core

@@ -58,6 +58,8 @@ class ProducerOptions(SecuritySettings, total=False):
     retry_backoff_ms: float
     enable_idempotence: bool
     max_in_flight: int
+    transactional_id: str | None
+    transaction_timeout_ms: int
     partitioner: Partitioner | None
     key_encoder: Encoder | None
     value_encoder: Encoder | None
@@ -78,6 +80,12 @@ _RULES: Final[dict[str, Rule]] = {
     "buffer_memory": POSITIVE,
     "delivery_timeout_ms": POSITIVE,
     "request_timeout_ms": POSITIVE,
+    "transactional_id": Rule(
+        lambda name: 0 < len(name.encode()) <= 32_767, "it must be 1 to 32767 bytes of UTF-8"
+    ),
+    "transaction_timeout_ms": Rule(
+        lambda ms: 1 <= ms < 2**31, "it must be 1 to 2147483647 milliseconds"
+    ),
     "linger_ms": at_least(0),
     "max_block_ms": at_least(0),
     "retry_backoff_ms": at_least(0),
@@ -110,6 +118,8 @@ class ProducerSettings:
     retry_backoff_ms: float = 100
     enable_idempotence: bool = True
     max_in_flight: int = 5
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60000
     partitioner: Partitioner | None = None
     key_encoder: Encoder | None = None
     value_encoder: Encoder | None = None
@@ -128,6 +138,12 @@ class ProducerSettings:
         self._check_level()
         if not 1 <= self.max_in_flight <= most:
             raise _wrong("max_in_flight", self.max_in_flight, "1 to 5 with idempotence")
+        if self.transactional_id is not None and not self.idempotent:
+            raise _wrong(
+                "transactional_id",
+                self.transactional_id,
+                'left out without acks="all" and idempotence',
+            )
         check_callable(
             "Producer",
             partitioner=self.partitioner,
@@ -150,7 +166,13 @@ class ProducerSettings:
     @property
     def stamped(self) -> bool:
         """Whether records are stamped: with the audit, unless ``stamp`` overrides it."""
-        return self.audit if self.stamp is None else self.stamp
+        return self.audited if self.stamp is None else self.stamp
+
+    @property
+    def audited(self) -> bool:
+        """Whether the installed interceptors are at work. Not in transactions: what they report as
+        delivered may be aborted later, and their reports would be part of the transaction."""
+        return self.audit and self.transactional_id is None
 
     @property
     def name_in_stamps(self) -> str:

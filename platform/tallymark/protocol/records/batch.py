@@ -72,7 +72,8 @@ _OVERHEAD: Final = 12  # base offset and batch length
 _CRC_FROM: Final = 21
 _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
-_TRANSACTIONAL: Final = 0x10
+TRANSACTIONAL: Final = 0x10
+"""The attribute of a batch that is part of a transaction."""
 _CONTROL: Final = 0x20
 _USUAL: Final = USUAL_MAX_SIZE // USUAL_RATIO
 _OFFSET: Final = struct.Struct(">q")
@@ -124,7 +125,7 @@ class BatchHeader(NamedTuple):
     @property
     def is_transactional(self) -> bool:
         """Whether it is part of a transaction."""
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_log_append_time(self) -> bool:

@@ -57,16 +57,20 @@ def write_produce(
     acks: int,
     timeout_ms: int,
     topics: Sequence[Topic],
+    transactional_id: str | None = None,
 ) -> list[Buffer]:
     """The frame of a request of ``version`` 3 to 13, as buffers. LocalProtocolError for a client
     id, topic or batch that is too long."""
     if not LOWEST <= version <= HIGHEST:
         raise LocalProtocolError(f"Produce v{version} cannot be written")
     flexible = version >= _FLEXIBLE
-    if flexible and len(topics) == 1 and len(topics[0][2]) == 1:
+    if flexible and transactional_id is None and len(topics) == 1 and len(topics[0][2]) == 1:
         return _write_one(version, correlation_id, client_id, acks, timeout_ms, topics[0])
     parts: list[Buffer] = [b""]
-    begin = (b"\0" if flexible else b"\xff\xff") + _ACKS.pack(acks, timeout_ms)
+    if transactional_id is not None:
+        begin = _name(transactional_id, flexible) + _ACKS.pack(acks, timeout_ms)
+    else:
+        begin = (b"\0" if flexible else b"\xff\xff") + _ACKS.pack(acks, timeout_ms)
     pending = begin + _count(len(topics), flexible)
     for name, topic_id, batches in topics:
         pending += topic_id.bytes if version >= IDS_FROM else _name(name, flexible)

@@ -38,6 +38,7 @@ class ProducerBatch:
         "_timestamps",
         "ambiguous",
         "attempts",
+        "attributes",
         "base_sequence",
         "callbacks",
         "created",
@@ -119,6 +120,8 @@ class ProducerBatch:
         self.part_of_ambiguous = False
         """Whether it is a half of a batch that may be in the log as a whole."""
         self.attempts = 0
+        self.attributes = 0
+        """Besides the codec, in the header: whether it is part of a transaction."""
         self.sent_at = 0.0
         self.settled = False
         self._timestamps: list[int] | None = None
@@ -176,7 +179,7 @@ class ProducerBatch:
         producer_id, epoch = self.identity
         header = batch_header(
             self._payload,
-            attributes=codec_number(compression),
+            attributes=codec_number(compression) | self.attributes,
             count=len(timestamps),
             base_timestamp=timestamps[0],
             max_timestamp=self._span[1],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from tallymark.client.metrics import Metrics
@@ -13,6 +14,7 @@ from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.interceptors.chain import InterceptorChain
 from tallymark.client.producing.interceptors.stages import QueueStages
 from tallymark.client.producing.producer_metrics import ProducerMetrics
+from tallymark.errors import TallymarkError
 
 log: Final = logging.getLogger(__name__)
 
@@ -42,6 +44,8 @@ class BatchCompletion:
         self._backfill = backfill
         self.metrics: Metrics | None = None
         """Called for every batch (:mod:`tallymark.client.metrics`)."""
+        self.on_lost: Callable[[TallymarkError], None] | None = None
+        """Called for every batch that is given up."""
         self._waiters: list[tuple[set[ProducerBatch], asyncio.Future[None]]] = []
 
     def announce(self, batch: ProducerBatch) -> None:
@@ -64,7 +68,7 @@ class BatchCompletion:
         batch.result.acknowledged(base_offset, append_time_ms)
         self._end(batch)
 
-    def failed(self, batch: ProducerBatch, error: Exception, in_doubt: bool) -> None:
+    def failed(self, batch: ProducerBatch, error: TallymarkError, in_doubt: bool) -> None:
         """The batch is given up."""
         if self.metrics is not None:
             name = "records_in_doubt" if in_doubt else "records_failed"
@@ -76,6 +80,8 @@ class BatchCompletion:
         self._metrics.records_failed += batch.count
         batch.result.failed(error)
         self._end(batch)
+        if self.on_lost is not None:
+            self.on_lost(error)
 
     def split(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:
         """The batch goes on as two; each of them will be settled."""

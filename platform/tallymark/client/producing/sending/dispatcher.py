@@ -55,6 +55,7 @@ class SendRules:
     retry_backoff: float
     max_in_flight: int
     highest_version: int | None = None
+    transactional_id: str | None = None
 
 
 class BatchOwner(Protocol[Q_contra, B]):
@@ -104,6 +105,8 @@ class Dispatcher(Generic[Q, B]):
     ) -> None:
         self._cluster = cluster
         self._rules = rules
+        self.highest_version = rules.highest_version
+        """Of Produce; None: what both sides know."""
         self._background = background
         self._owner = owner
         self._pump = pump
@@ -178,7 +181,12 @@ class Dispatcher(Generic[Q, B]):
             topics, size = self._topics_of(entries)
             timeout_ms = int(rules.request_timeout * 1000)
             write = partial(
-                write_produce, version, acks=rules.acks, timeout_ms=timeout_ms, topics=topics
+                write_produce,
+                version,
+                acks=rules.acks,
+                timeout_ms=timeout_ms,
+                topics=topics,
+                transactional_id=rules.transactional_id,
             )
             if rules.acks == 0:
                 stream.post_written(write, "Produce")
@@ -204,7 +212,7 @@ class Dispatcher(Generic[Q, B]):
 
     def _version(self, stream: BrokerConnection, entries: Sequence[Entry[Q, B]]) -> int:
         """The Produce version to use. KafkaError when the broker is too old for us or the codec."""
-        highest = self._rules.highest_version
+        highest = self.highest_version
         version = stream.version_of(ProduceRequest)
         if version < LOWEST:
             raise KafkaError(CODES["UNSUPPORTED_VERSION"], "the broker is older than Kafka 0.11")

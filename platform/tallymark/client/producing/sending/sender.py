@@ -32,6 +32,7 @@ from tallymark.client.producing.sending.background import BackgroundRefresh
 from tallymark.client.producing.sending.batch_completion import BatchCompletion
 from tallymark.client.producing.sending.dispatcher import Dispatcher, SendRules
 from tallymark.client.producing.sending.produce_response import Entry
+from tallymark.client.producing.sending.producer_ids import ProducerIds
 from tallymark.clock import now_ms
 from tallymark.errors import TallymarkError, TimedOutError
 
@@ -82,6 +83,19 @@ class Sender:
     def start(self) -> None:
         """Begin to tick."""
         self._ticker = self._io.loop.call_later(TICK, self._tick)
+
+    def take_ids(self, ids: ProducerIds, on_lost: Callable[[TallymarkError], None]) -> None:
+        """Use the ids of a transactional producer, which is notified of batches that are lost."""
+        self._background.ids = ids
+        self._completion.on_lost = on_lost
+
+    def bound_version(self, highest: int | None) -> None:
+        """The highest version of Produce from now on; None: what both sides know."""
+        self._dispatcher.highest_version = highest
+
+    def pump(self) -> None:
+        """What kept batches back may be over: look."""
+        self._pump()
 
     async def flush(self) -> None:
         """Seal everything now; return when all that send() has taken so far is settled."""

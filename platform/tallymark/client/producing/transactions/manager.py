@@ -1,0 +1,363 @@
+"""Does what the machine of a transactional producer decides: asks its coordinator, holds and
+releases batches. Lives in the I/O thread; :meth:`TransactionManager.sending` is for any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from tallymark.client.core import supervised
+from tallymark.client.core.cluster import Cluster
+from tallymark.client.producing.batches.batch import NO_IDENTITY, Identity
+from tallymark.client.producing.sending.producer_ids import ProducerIds
+from tallymark.client.producing.sending.sender import Sender
+from tallymark.client.producing.settings import ProducerSettings
+from tallymark.client.producing.transactions.coordinator import (
+    GROUP,
+    TRANSACTION,
+    CoordinatorFinder,
+)
+from tallymark.client.producing.transactions.machine import Phase, Place, TransactionMachine
+from tallymark.client.producing.transactions.pipeline import TransactionalPipeline
+from tallymark.client.producing.transactions.requests import (
+    GroupMetadata,
+    add_partitions,
+    offset_commit,
+    raise_code,
+    read_added,
+    read_committed_offsets,
+)
+from tallymark.errors import (
+    CODES,
+    AuthenticationError,
+    CommitInDoubt,
+    KafkaError,
+    TallymarkError,
+    TimedOutError,
+    TransactionAbortableError,
+)
+from tallymark.net.client.versions import question
+from tallymark.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+)
+from tallymark.protocol.schema import Message, Request
+
+R = TypeVar("R", bound=Message)
+T = TypeVar("T")
+log: Final = logging.getLogger(__name__)
+_BUSY: Final = CODES["CONCURRENT_TRANSACTIONS"]
+_BUSY_PAUSE: Final = 0.02
+"""Seconds: the transaction before is just being ended in its partitions."""
+_EXPLICIT: Final = {"produce": 11, "end": 4, "offsets": 4}
+_IMPLICIT: Final = {"produce": 13, "end": 5, "offsets": 5}
+"""Highest versions without and with ``transaction.version`` 2."""
+_FOREVER: Final = 1e9
+
+
+class _SharedIds(ProducerIds):
+    """The one identity of a transactional producer: nothing of the sender asks for another."""
+
+    def request(self) -> None:
+        pass
+
+
+class TransactionManager:
+    """See the module. Times in seconds. Every call waits for the one before."""
+
+    def __init__(
+        self, cluster: Cluster, sender: Sender, transactional_id: str, settings: ProducerSettings
+    ) -> None:
+        self.machine = TransactionMachine(transactional_id)
+        self._id = transactional_id
+        self._cluster = cluster
+        self._sender = sender
+        self._timeout_ms = settings.transaction_timeout_ms
+        self._backoff = settings.retry_backoff_ms / 1000
+        self._max_in_flight = settings.max_in_flight
+        self._coordinators = CoordinatorFinder(cluster)
+        self._ids = _SharedIds(cluster, self._backoff, lambda: None)
+        self._one_call = asyncio.Lock()
+        self._adding: asyncio.Task[None] | None = None
+        self._sending = 0
+        self._count_lock = threading.Lock()
+        self._highest = _EXPLICIT
+        sender.take_ids(self._ids, self._lost)
+
+    def pipeline(self, place: Place) -> TransactionalPipeline:
+        """For the batches of a partition."""
+        return TransactionalPipeline(self._max_in_flight, partial(self._may_send, place))
+
+    @contextlib.contextmanager
+    def sending(self, call: str) -> Iterator[None]:
+        """A thread puts records in: an end of the transaction waits until it has. Raises what
+        :meth:`TransactionMachine.check_send` does."""
+        with self._count_lock:
+            self._sending += 1
+        try:
+            self.machine.check_send(call)  # after it is counted: an end that begins now waits
+            yield
+        finally:
+            with self._count_lock:
+                self._sending -= 1
+
+    # -- the calls ----------------------------------------------------------------------------
+
+    async def initialise(self, timeout: float) -> None:
+        """Get an id and fence whoever had it. TimedOutError: call again."""
+        async with self._one_call:
+            self.machine.initialise()
+            deadline = _deadline(timeout)
+            level = await self._until(
+                deadline, "init_transactions()", self._level, self.machine.id_failed_again
+            )
+            level = level or 0
+            self._highest = _IMPLICIT if level >= 2 else _EXPLICIT
+            self._sender.bound_version(self._highest["produce"])
+            identity = await self._new_identity(NO_IDENTITY, deadline, "init_transactions()")
+            self.machine.initialised(identity, level >= 2)
+            self._ids.newest = identity
+
+    async def begin(self, timeout: float) -> None:
+        """Begin a transaction, under a new epoch where that is needed."""
+        async with self._one_call:
+            machine = self.machine
+            machine.check_begin()
+            if machine.must_renew:
+                machine.renewed(
+                    await self._new_identity(
+                        machine.identity, _deadline(timeout), "begin_transaction()"
+                    )
+                )
+                self._ids.newest = machine.identity
+            machine.begin()
+
+    async def send_offsets(
+        self, positions: Mapping[Place, int], group: GroupMetadata, timeout: float
+    ) -> None:
+        """Have the offsets committed with the transaction."""
+        async with self._one_call:
+            machine, call = self.machine, "send_offsets_to_transaction()"
+            machine.check_send(call)
+            if not positions:
+                return
+            deadline = _deadline(timeout)
+            if not machine.implicit:
+                join = partial(self._add_offsets, group.group_id, deadline)
+                await self._until(deadline, call, join, machine.add_failed)
+                machine.check_send(call)
+                machine.offsets_added()
+            machine.offsets_asked()
+            commit = partial(self._commit_offsets, positions, group, deadline)
+            await self._until(deadline, call, commit, machine.offsets_failed)
+            self._drop_rest()
+            machine.check_send(call)
+
+    async def commit(self, timeout: float) -> None:
+        """Deliver everything and commit."""
+        async with self._one_call:
+            self.machine.commit()
+            deadline = _deadline(timeout)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._all_in()
+                    await self._sender.flush()
+            except TimeoutError:
+                self.machine.not_delivered()
+                raise TimedOutError(
+                    f"commit_transaction(): the records were not delivered within {timeout:g} s; "
+                    "the transaction is still open: commit it again, or abort it"
+                ) from None
+            except asyncio.CancelledError:
+                self.machine.not_delivered()
+                raise
+            try:
+                await self._end(deadline)
+            except TimedOutError as error:
+                raise CommitInDoubt(self._id, str(error)) from None
+
+    async def abort(self, timeout: float) -> None:
+        """Drop what has not left and abort."""
+        async with self._one_call:
+            self.machine.abort()
+            if self._adding is not None:
+                self._adding.cancel()
+                await asyncio.gather(self._adding, return_exceptions=True)
+            await self._all_in()
+            self._sender.give_up(
+                TransactionAbortableError(self._id, "the transaction was aborted before they left")
+            )
+            await self._end(_deadline(timeout))
+
+    async def close(self, timeout: float) -> None:
+        """Abort what is open, since nothing can commit it any more."""
+        if self.machine.phase in (Phase.IN_TRANSACTION, Phase.ABORTABLE, Phase.ABORTING):
+            try:
+                await self.abort(timeout)
+            except TallymarkError as error:
+                log.warning("the open transaction of %s was not aborted: %s", self._id, error)
+        elif self._adding is not None:
+            self._adding.cancel()
+
+    # -- questions ----------------------------------------------------------------------------
+
+    async def _end(self, deadline: float) -> None:
+        machine = self.machine
+        if not machine.end_wanted():
+            return
+        call = "commit_transaction()" if machine.commits else "abort_transaction()"
+        answer = await self._until(
+            deadline, call, partial(self._ask_end, deadline), machine.end_failed
+        )
+        if answer is not None:
+            machine.ended((answer.producer_id, answer.producer_epoch))
+            self._ids.newest = machine.identity
+
+    async def _ask_end(self, deadline: float) -> EndTxnResponse:
+        producer_id, epoch = self.machine.identity
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            committed=self.machine.commits,
+        )
+        answer = await self._ask(request, self._highest["end"], deadline)
+        raise_code(answer.error_code, "EndTxn")
+        return answer
+
+    async def _new_identity(self, held: Identity, deadline: float, call: str) -> Identity:
+        async def ask() -> Identity:
+            request = InitProducerIdRequest(
+                transactional_id=self._id,
+                transaction_timeout_ms=self._timeout_ms,
+                producer_id=held[0],
+                producer_epoch=held[1],
+            )
+            answer = await self._ask(request, 5, deadline)
+            raise_code(answer.error_code, "InitProducerId")
+            return answer.producer_id, answer.producer_epoch
+
+        identity = await self._until(deadline, call, ask, self.machine.id_failed_again)
+        assert identity is not None, "id_failed_again() asks again or raises"
+        return identity
+
+    async def _level(self) -> int:
+        """Of ``transaction.version``; 0 where brokers know none."""
+        answer = await self._cluster.ask_any(question())
+        raise_code(answer.error_code, "ApiVersions")
+        levels = {one.name: one.max_version_level for one in answer.finalized_features}
+        return levels.get("transaction.version", 0)
+
+    async def _add_offsets(self, group: str, deadline: float) -> None:
+        producer_id, epoch = self.machine.identity
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self._id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            group_id=group,
+        )
+        answer = await self._ask(request, 4, deadline)
+        raise_code(answer.error_code, f"group {group}")
+
+    async def _commit_offsets(
+        self, positions: Mapping[Place, int], group: GroupMetadata, deadline: float
+    ) -> None:
+        request = offset_commit(self._id, self.machine.identity, group, positions)
+        key, highest = group.group_id, self._highest["offsets"]
+        try:
+            answer = await self._coordinators.ask(GROUP, key, request, highest, deadline)
+            read_committed_offsets(answer)
+        except TallymarkError as error:
+            self._coordinators.failed(GROUP, key, error)
+            raise
+
+    async def _ask(self, request: Request[R], highest: int, deadline: float) -> R:
+        return await self._coordinators.ask(TRANSACTION, self._id, request, highest, deadline)
+
+    async def _until(
+        self,
+        deadline: float,
+        call: str,
+        ask: Callable[[], Coroutine[Any, Any, T]],
+        again: Callable[[TallymarkError], bool],
+    ) -> T | None:
+        """Ask until it is answered; None: ``again`` says that this is the end of it. TimedOutError
+        with the last reason."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return await ask()
+            except AuthenticationError:
+                raise
+            except TallymarkError as error:
+                self._coordinators.failed(TRANSACTION, self._id, error)
+                if not again(error):
+                    self._drop_rest()
+                    return None
+                busy = isinstance(error, KafkaError) and error.code == _BUSY
+                reason = error
+            except asyncio.CancelledError:
+                again(KafkaError(CODES["NETWORK_EXCEPTION"], call))
+                raise
+            pause = _BUSY_PAUSE if busy else self._backoff
+            if loop.time() + pause >= deadline:
+                raise TimedOutError(f"{call} was not answered in time: {reason}") from None
+            await asyncio.sleep(pause)
+
+    # -- batches ------------------------------------------------------------------------------
+
+    def _may_send(self, place: Place) -> bool:
+        if self.machine.may_send(place):
+            return True
+        if self.machine.wanted and (self._adding is None or self._adding.done()):
+            self._adding = supervised.start(self._add(), "adding partitions to a transaction")
+        return False
+
+    async def _add(self) -> None:
+        """Add the partitions that are wanted, until none is."""
+        await asyncio.sleep(0)  # the pump may name more of them
+        while self.machine.wanted:
+            places = set(self.machine.wanted)
+
+            async def ask(places: set[Place] = places) -> bool:
+                request = add_partitions(self._id, self.machine.identity, places)
+                read_added(await self._ask(request, 3, _deadline(_FOREVER)))
+                return True
+
+            added = await self._until(_deadline(_FOREVER), "send()", ask, self._adds_again)
+            if not added:
+                return
+            self.machine.partitions_added(places)
+            self._sender.pump()
+
+    def _adds_again(self, error: TallymarkError) -> bool:
+        open_ones = (Phase.IN_TRANSACTION, Phase.COMMITTING)
+        return self.machine.add_failed(error) and self.machine.phase in open_ones
+
+    def _lost(self, error: TallymarkError) -> None:
+        self.machine.batch_lost(error)
+        asyncio.get_running_loop().call_soon(self._drop_rest)
+
+    def _drop_rest(self) -> None:
+        """Where the transaction cannot be committed, nothing more of it needs to be sent."""
+        if self.machine.phase in (Phase.ABORTABLE, Phase.FATAL):
+            self.machine.wanted.clear()
+            self._sender.give_up(
+                TransactionAbortableError(self._id, "other records of the transaction were lost")
+            )
+
+    async def _all_in(self) -> None:
+        """Wait for threads that are just putting records in."""
+        while self._sending:
+            await asyncio.sleep(0.001)
+
+
+def _deadline(timeout: float) -> float:
+    return asyncio.get_running_loop().time() + timeout
