@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Self
 
 from tallymark.client.producing.core import ProducerCore
-from tallymark.client.producing.transactions.calls import as_group, call_seconds, manager_of
+from tallymark.client.producing.transaction_calls import as_group, call_seconds, manager_of
 from tallymark.client.producing.transactions.requests import GroupMetadata
 from tallymark.errors import CommitInDoubt, TallymarkError
 
@@ -17,7 +17,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class AsyncTransactionCalls:
-    """See :class:`~tallymark.client.producing.transactions.calls.TransactionCalls`, whose calls and
+    """See :class:`~tallymark.client.producing.transaction_calls.TransactionCalls`, whose calls and
     errors these are. A call that is cancelled may have been done; calling it again is safe."""
 
     if TYPE_CHECKING:

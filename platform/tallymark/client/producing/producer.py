@@ -26,7 +26,7 @@ from tallymark.client.producing.interceptors.chain import checked_interceptors, 
 from tallymark.client.producing.interceptors.queue_interceptor import OutgoingRecord
 from tallymark.client.producing.record_appender import RecordAppender
 from tallymark.client.producing.settings import ProducerOptions, ProducerSettings
-from tallymark.client.producing.transactions.calls import TransactionalAppender, TransactionCalls
+from tallymark.client.producing.transaction_calls import TransactionalAppender, TransactionCalls
 from tallymark.closing import ClosedByWith
 from tallymark.errors import ClosedError, LocalProtocolError, TimedOutError
 from tallymark.protocol.records.batch import Header

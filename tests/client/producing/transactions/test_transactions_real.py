@@ -51,7 +51,7 @@ def use_the_older_protocol(producer: Producer) -> None:
     async def level() -> int:
         return 0
 
-    manager._level = level  # type: ignore[method-assign]
+    manager._ask.level = level  # type: ignore[method-assign]
 
 
 def read(broker: AnyBroker, topic: str, isolation: Isolation = "read_committed") -> list[Any]:

@@ -17,20 +17,15 @@ from tallymark.client.producing.batches.batch import NO_IDENTITY, Identity
 from tallymark.client.producing.sending.producer_ids import ProducerIds
 from tallymark.client.producing.sending.sender import Sender
 from tallymark.client.producing.settings import ProducerSettings
-from tallymark.client.producing.transactions.coordinator import (
-    GROUP,
-    TRANSACTION,
-    CoordinatorFinder,
-)
 from tallymark.client.producing.transactions.machine import Phase, Place, TransactionMachine
 from tallymark.client.producing.transactions.pipeline import TransactionalPipeline
+from tallymark.client.producing.transactions.questions import (
+    EXPLICIT,
+    IMPLICIT,
+    TransactionQuestions,
+)
 from tallymark.client.producing.transactions.requests import (
     GroupMetadata,
-    add_partitions,
-    offset_commit,
-    raise_code,
-    read_added,
-    read_committed_offsets,
 )
 from tallymark.errors import (
     CODES,
@@ -41,14 +36,7 @@ from tallymark.errors import (
     TimedOutError,
     TransactionAbortableError,
 )
-from tallymark.net.client.versions import question
-from tallymark.protocol.messages import (
-    AddOffsetsToTxnRequest,
-    EndTxnRequest,
-    EndTxnResponse,
-    InitProducerIdRequest,
-)
-from tallymark.protocol.schema import Message, Request
+from tallymark.protocol.schema import Message
 
 R = TypeVar("R", bound=Message)
 T = TypeVar("T")
@@ -56,9 +44,6 @@ log: Final = logging.getLogger(__name__)
 _BUSY: Final = CODES["CONCURRENT_TRANSACTIONS"]
 _BUSY_PAUSE: Final = 0.02
 """Seconds: the transaction before is just being ended in its partitions."""
-_EXPLICIT: Final = {"produce": 11, "end": 4, "offsets": 4}
-_IMPLICIT: Final = {"produce": 13, "end": 5, "offsets": 5}
-"""Highest versions without and with ``transaction.version`` 2."""
 _FOREVER: Final = 1e9
 
 
@@ -77,18 +62,15 @@ class TransactionManager:
     ) -> None:
         self.machine = TransactionMachine(transactional_id)
         self._id = transactional_id
-        self._cluster = cluster
         self._sender = sender
-        self._timeout_ms = settings.transaction_timeout_ms
+        self._ask = TransactionQuestions(cluster, transactional_id, settings.transaction_timeout_ms)
         self._backoff = settings.retry_backoff_ms / 1000
         self._max_in_flight = settings.max_in_flight
-        self._coordinators = CoordinatorFinder(cluster)
         self._ids = _SharedIds(cluster, self._backoff, lambda: None)
         self._one_call = asyncio.Lock()
         self._adding: asyncio.Task[None] | None = None
         self._sending = 0
         self._count_lock = threading.Lock()
-        self._highest = _EXPLICIT
         sender.take_ids(self._ids, self._lost)
 
     def pipeline(self, place: Place) -> TransactionalPipeline:
@@ -116,11 +98,11 @@ class TransactionManager:
             self.machine.initialise()
             deadline = _deadline(timeout)
             level = await self._until(
-                deadline, "init_transactions()", self._level, self.machine.id_failed_again
+                deadline, "init_transactions()", self._ask.level, self.machine.id_failed_again
             )
             level = level or 0
-            self._highest = _IMPLICIT if level >= 2 else _EXPLICIT
-            self._sender.bound_version(self._highest["produce"])
+            self._ask.highest = IMPLICIT if level >= 2 else EXPLICIT
+            self._sender.bound_version(self._ask.highest["produce"])
             identity = await self._new_identity(NO_IDENTITY, deadline, "init_transactions()")
             self.machine.initialised(identity, level >= 2)
             self._ids.newest = identity
@@ -150,12 +132,12 @@ class TransactionManager:
                 return
             deadline = _deadline(timeout)
             if not machine.implicit:
-                join = partial(self._add_offsets, group.group_id, deadline)
+                join = partial(self._ask.add_offsets, machine.identity, group.group_id, deadline)
                 await self._until(deadline, call, join, machine.add_failed)
                 machine.check_send(call)
                 machine.offsets_added()
             machine.offsets_asked()
-            commit = partial(self._commit_offsets, positions, group, deadline)
+            commit = partial(self._ask.commit_offsets, machine.identity, positions, group, deadline)
             await self._until(deadline, call, commit, machine.offsets_failed)
             self._drop_rest()
             machine.check_send(call)
@@ -213,73 +195,17 @@ class TransactionManager:
         if not machine.end_wanted():
             return
         call = "commit_transaction()" if machine.commits else "abort_transaction()"
-        answer = await self._until(
-            deadline, call, partial(self._ask_end, deadline), machine.end_failed
-        )
-        if answer is not None:
-            machine.ended((answer.producer_id, answer.producer_epoch))
+        ask = partial(self._ask.end, machine.identity, machine.commits, deadline)
+        following = await self._until(deadline, call, ask, machine.end_failed)
+        if following is not None:
+            machine.ended(following)
             self._ids.newest = machine.identity
 
-    async def _ask_end(self, deadline: float) -> EndTxnResponse:
-        producer_id, epoch = self.machine.identity
-        request = EndTxnRequest(
-            transactional_id=self._id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            committed=self.machine.commits,
-        )
-        answer = await self._ask(request, self._highest["end"], deadline)
-        raise_code(answer.error_code, "EndTxn")
-        return answer
-
     async def _new_identity(self, held: Identity, deadline: float, call: str) -> Identity:
-        async def ask() -> Identity:
-            request = InitProducerIdRequest(
-                transactional_id=self._id,
-                transaction_timeout_ms=self._timeout_ms,
-                producer_id=held[0],
-                producer_epoch=held[1],
-            )
-            answer = await self._ask(request, 5, deadline)
-            raise_code(answer.error_code, "InitProducerId")
-            return answer.producer_id, answer.producer_epoch
-
+        ask = partial(self._ask.identity, held, deadline)
         identity = await self._until(deadline, call, ask, self.machine.id_failed_again)
         assert identity is not None, "id_failed_again() asks again or raises"
         return identity
-
-    async def _level(self) -> int:
-        """Of ``transaction.version``; 0 where brokers know none."""
-        answer = await self._cluster.ask_any(question())
-        raise_code(answer.error_code, "ApiVersions")
-        levels = {one.name: one.max_version_level for one in answer.finalized_features}
-        return levels.get("transaction.version", 0)
-
-    async def _add_offsets(self, group: str, deadline: float) -> None:
-        producer_id, epoch = self.machine.identity
-        request = AddOffsetsToTxnRequest(
-            transactional_id=self._id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            group_id=group,
-        )
-        answer = await self._ask(request, 4, deadline)
-        raise_code(answer.error_code, f"group {group}")
-
-    async def _commit_offsets(
-        self, positions: Mapping[Place, int], group: GroupMetadata, deadline: float
-    ) -> None:
-        request = offset_commit(self._id, self.machine.identity, group, positions)
-        key, highest = group.group_id, self._highest["offsets"]
-        try:
-            answer = await self._coordinators.ask(GROUP, key, request, highest, deadline)
-            read_committed_offsets(answer)
-        except TallymarkError as error:
-            self._coordinators.failed(GROUP, key, error)
-            raise
-
-    async def _ask(self, request: Request[R], highest: int, deadline: float) -> R:
-        return await self._coordinators.ask(TRANSACTION, self._id, request, highest, deadline)
 
     async def _until(
         self,
@@ -297,7 +223,7 @@ class TransactionManager:
             except AuthenticationError:
                 raise
             except TallymarkError as error:
-                self._coordinators.failed(TRANSACTION, self._id, error)
+                self._ask.failed(error)
                 if not again(error):
                     self._drop_rest()
                     return None
@@ -326,12 +252,9 @@ class TransactionManager:
         while self.machine.wanted:
             places = set(self.machine.wanted)
 
-            async def ask(places: set[Place] = places) -> bool:
-                request = add_partitions(self._id, self.machine.identity, places)
-                read_added(await self._ask(request, 3, _deadline(_FOREVER)))
-                return True
-
-            added = await self._until(_deadline(_FOREVER), "send()", ask, self._adds_again)
+            deadline = _deadline(_FOREVER)
+            ask = partial(self._ask.add_partitions, self.machine.identity, places, deadline)
+            added = await self._until(deadline, "send()", ask, self._adds_again)
             if not added:
                 return
             self.machine.partitions_added(places)

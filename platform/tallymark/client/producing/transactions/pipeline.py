@@ -24,6 +24,8 @@ class TransactionalPipeline(Pipeline):
         self._may_send = may_send
 
     def next(self, now: float, newest: Identity) -> ProducerBatch | None:
+        """None outside a transaction, too. A newer identity is taken over once what was sent under
+        the one before has come back: its numbers begin at 0."""
         if not self.pending or newest == NO_IDENTITY or not self._may_send():
             return None
         if newest != self.identity and not self.in_flight:
@@ -35,5 +37,5 @@ class TransactionalPipeline(Pipeline):
         batch.attributes = TRANSACTIONAL
 
     def _lose_identity(self, batch: ProducerBatch, code: int | None) -> bool:
-        self.needs_identity = True
+        self.needs_identity = True  # which the producer has after the abort
         return False
