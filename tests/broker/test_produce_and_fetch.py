@@ -300,7 +300,9 @@ def test_acks_zero_has_no_answer_and_an_error_closes(
     assert wire.closed_by_peer()
 
 
-def test_acks_two_is_refused_and_a_plain_batch_needs_no_transaction(wire: WireClient, topic: str) -> None:
+def test_acks_two_is_refused_and_a_plain_batch_needs_no_transaction(
+    wire: WireClient, topic: str
+) -> None:
     part = ProduceRequestPartition(index=0, records=batch(b"x"))
     topics = [ProduceRequestTopic(name=topic, partition_data=[part])]
     odd = wire.ask(ProduceRequest(acks=2, timeout_ms=1, topic_data=topics), 9)
