@@ -102,9 +102,10 @@ def _next_sequence(partition: Partition, transaction: TransactionOf) -> int:
 
 def _applier(state: Replays, producer_id: int) -> Callable[[StateRecord, int], None]:
     """Applies a record at an offset."""
+    plain = state.replay
     if isinstance(state, ReplaysTransactions):
         return lambda record, offset: state.replay(record, Written(offset, producer_id))
-    return lambda record, _: state.replay(record)
+    return lambda record, _: plain(record)
 
 
 def batches_of(records: Sequence[StateRecord]) -> Iterator[Sequence[StateRecord]]:
