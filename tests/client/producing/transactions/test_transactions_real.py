@@ -1,4 +1,5 @@
-"""Transactions against Apache Kafka: what is committed is read, what is aborted is not."""
+"""Transactions on our broker and on Apache Kafka's: what is committed is read, what is aborted is
+not."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from broker_kinds import AnyBroker, new_topic
+from broker_kinds import KINDS, AnyBroker, either_broker, new_topic
 
 from tallymark.client.admin.admin import Admin
 from tallymark.client.aio.producer import AsyncProducer
@@ -21,13 +22,14 @@ from tallymark.errors import (
     TransactionFatalError,
 )
 
-pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]
 _ids = itertools.count()
 
 
-@pytest.fixture
-def broker(apache_kafka: AnyBroker) -> AnyBroker:
-    return apache_kafka
+@pytest.fixture(scope="module", params=KINDS)
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AnyBroker]:
+    yield from either_broker(request, tmp_path_factory.mktemp("broker"), num_partitions=1)
 
 
 def new_id() -> str:
