@@ -10,7 +10,7 @@ of committed records stop there for ever. Pure, for one partition.
                      yes ──▶ all are appended, in their order ──▶ the transaction is open in the log
                       ▲
                       └── a marker, or a newer epoch, takes the guard away: a yes from before it is
-                          worth nothing, and what waits is refused
+                          worth nothing: what waits is to be sent again, or refused
 
 The lowest sequence: of two batches under way the first may be refused for a moment and the second
 asked again alone. To a log that does not know the producer the second looks like a beginning; the
@@ -96,12 +96,18 @@ class Verifications(Generic[W]):
         return Turn.ASK, guard
 
     def answered(self, guard: Guard[W], code: int) -> tuple[int, list[W]]:
-        """The coordinator's answer: the code for all that waited, in their order."""
+        """The coordinator's answer: the code for all that waited, in their order.
+
+        CONCURRENT_TRANSACTIONS where a marker came meanwhile: with ``transaction.version`` 2 it may
+        be that of the transaction before, whose end the next one's first batch need not wait for.
+        The yes may be of either; the batch is sent again, and asked about again."""
         guard.is_asked = False
         waited = list(guard.waiting)
         guard.waiting.clear()
-        if self._guards.get(guard.producer_id) is not guard:
-            return code or ABORTABLE, waited
+        now = self._guards.get(guard.producer_id)
+        if now is not guard:
+            overtaken = now is not None and now.epoch > guard.epoch
+            return code or (ABORTABLE if overtaken else CONCURRENT), waited
         guard.is_verified = not code
         return code, waited
 
