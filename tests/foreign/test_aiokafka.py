@@ -148,3 +148,32 @@ def test_admin_deletes_records(servers: str) -> None:
         assert found == {place: 12}
 
     asyncio.run(run())
+
+
+def test_transactions_commit_abort_and_move_offsets(servers: str) -> None:
+    asyncio.run(copied_in_transactions(servers))
+
+
+async def copied_in_transactions(servers: str) -> None:
+    source = TopicPartition("aio-in-transactions", 0)
+    producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="aio")
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=servers,
+        group_id="aio-copier",
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    async with asyncio.timeout(2 * SECONDS), producer, consumer:
+        for number, ends in enumerate((producer.commit_transaction, producer.abort_transaction)):
+            await producer.begin_transaction()
+            await producer.send_and_wait(source.topic, b"%d" % number, partition=0)
+            await producer.send_offsets_to_transaction({source: 10 + number}, "aio-copier")
+            await ends()
+        await producer.begin_transaction()
+        await producer.send_and_wait(source.topic, b"2", partition=0)
+        await producer.commit_transaction()
+        consumer.assign([source])
+        assert await consumer.committed(source) == 10, "the aborted one is not in force"
+        await consumer.seek_to_beginning()
+        assert [(await consumer.getone()).value for _ in range(2)] == [b"0", b"2"]

@@ -171,3 +171,32 @@ def test_admin_of_the_cluster(servers: str, admin: Any) -> None:
     assert sizes["stored", 0] > sum(len(row[1] or b"") for row in rows("x"))
     assert sizes["stored", 1] == 0
     assert folder["total_bytes"] > folder["usable_bytes"] > 0
+
+
+def test_transactions_commit_abort_and_move_offsets(servers: str) -> None:
+    source = kafka.TopicPartition("python-in-transactions", 0)
+    producer = kafka.KafkaProducer(bootstrap_servers=servers, transactional_id="python")
+    producer.init_transactions()
+    for value, commits in ((b"0", True), (b"1", False), (b"2", True)):
+        producer.begin_transaction()
+        producer.send(source.topic, value, partition=0).get(SECONDS)
+        position = kafka.OffsetAndMetadata(10 + int(value), "", -1)
+        if value != b"2":
+            producer.send_offsets_to_transaction({source: position}, "python-copier")
+        if commits:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close()
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=servers,
+        group_id="python-copier",
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        consumer_timeout_ms=SECONDS * 1000,
+    )
+    consumer.assign([source])
+    assert consumer.committed(source) == 10, "the aborted one is not in force"
+    consumer.seek_to_beginning(source)
+    assert [next(consumer).value for _ in range(2)] == [b"0", b"2"]
+    consumer.close()
