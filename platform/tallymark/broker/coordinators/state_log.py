@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from tallymark.broker.partitions.partition import Partition, TransactionCheck
 from tallymark.errors import CorruptRecordError
@@ -102,10 +102,11 @@ def _next_sequence(partition: Partition, transaction: TransactionOf) -> int:
 
 def _applier(state: Replays, producer_id: int) -> Callable[[StateRecord, int], None]:
     """Applies a record at an offset."""
-    plain = state.replay
-    if isinstance(state, ReplaysTransactions):
-        return lambda record, offset: state.replay(record, Written(offset, producer_id))
-    return lambda record, _: plain(record)
+    transactional = cast("object", state)
+    if isinstance(transactional, ReplaysTransactions):
+        apply = transactional.replay
+        return lambda record, offset: apply(record, Written(offset, producer_id))
+    return lambda record, _: state.replay(record)
 
 
 def batches_of(records: Sequence[StateRecord]) -> Iterator[Sequence[StateRecord]]:
