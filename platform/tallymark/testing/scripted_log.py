@@ -73,7 +73,8 @@ class MemoryLog:
                 return 0, offset
         if header.producer_epoch < recent[-1][0]:
             return CODES["INVALID_PRODUCER_EPOCH"], -1
-        if header.base_sequence != recent[-1][2] + 1:
+        begins = header.producer_epoch > recent[-1][0]  # a new epoch numbers from 0
+        if header.base_sequence != (0 if begins else recent[-1][2] + 1):
             return CODES["OUT_OF_ORDER_SEQUENCE_NUMBER"], -1
         return 0, -1
 
