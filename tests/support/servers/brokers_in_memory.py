@@ -15,6 +15,7 @@ from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.state import BrokerState
 from tallymark.coordination import TopicAssignment, TopicRegistry, ZooKeeper, paths
 from tallymark.coordination.cluster.feature_levels import read_features, write_features
+from tallymark.errors import KafkaError
 from tallymark.log import Log, OsFiles
 from tallymark.protocol.messages import (
     ProduceRequest,
@@ -135,11 +136,17 @@ class BrokersInMemory:
             return wire.ask(asked, 10).responses[0].partition_responses[0]
 
     def content(self, node_id: int, name: str) -> tuple[list[bytes | None], int]:
-        """The values in the broker's log, and its high watermark."""
+        """The values in the broker's log, and its high watermark; nothing and -1 where there is no
+        log, or it is just being cut."""
         partition = self.partition(node_id, name)
         if partition is None:
             return [], -1
-        return values_of(partition.log), partition.high_watermark
+        try:
+            return values_of(partition.log), partition.high_watermark
+        except KafkaError as error:
+            if error.name != "REPLICA_NOT_AVAILABLE":
+                raise
+            return [], -1
 
     def wait_until_equal(self, name: str, *nodes: int) -> list[bytes | None]:
         """Until the logs and high watermarks of these brokers (default: all) are the same."""
@@ -178,6 +185,8 @@ def values_of(log: Log) -> list[bytes | None]:
     at = log.start_offset
     while at < log.end_offset:
         batches = split_batches(log.read(at, 1 << 20).read())
+        if not batches:  # it was cut meanwhile
+            break
         found += [record.value for batch in batches for record in batch.records()]
         at = batches[-1].header.next_offset
     return found
