@@ -16,16 +16,16 @@ text of a commit is counted in bytes, by Kafka in characters.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from tallymark.broker.coordinators.settled import respond
-from tallymark.broker.requests.group_coordinator import authorized_shard
+from tallymark.broker.requests.group_coordinator import authorized_shard, commits_of
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
-from tallymark.groups.offsets import Commit, Committer
-from tallymark.protocol.acls.words import Operation, ResourceType
+from tallymark.groups.offsets import Committer
+from tallymark.protocol.acls.words import Operation
 from tallymark.protocol.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -40,7 +40,7 @@ def handle(
     state: BrokerState, request: OffsetCommitRequest, call: Call
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Decide, append, replay, answer; with one replica all in one turn of the loop."""
-    commits = list(_commits(state, request, call))
+    commits = list(commits_of(state, call.connection, request.topics))
     newer = call.version >= _FIRST_WITH_NOT_FOUND
     try:
         shard = authorized_shard(state, call.connection, Operation.READ, request.group_id)
@@ -59,25 +59,6 @@ def handle(
     except KafkaError as error:
         return _response(request, [error.code] * len(commits))
     return respond(codes, lambda told: _response(request, told))
-
-
-def _commits(state: BrokerState, request: OffsetCommitRequest, call: Call) -> Iterator[Commit]:
-    may = state.authorizer.may
-    for topic in request.topics:
-        known = state.image.topics.get(topic.name)
-        count = len(known.partitions) if known else 0
-        allowed = may(call.connection, Operation.READ, ResourceType.TOPIC, topic.name)
-        for part in topic.partitions:
-            there = 0 <= part.partition_index < count
-            error = 0 if there else CODES["UNKNOWN_TOPIC_OR_PARTITION"]
-            yield Commit(
-                topic.name,
-                part.partition_index,
-                part.committed_offset,
-                part.committed_leader_epoch,
-                part.committed_metadata or "",
-                error=error if allowed else CODES["TOPIC_AUTHORIZATION_FAILED"],
-            )
 
 
 def _response(request: OffsetCommitRequest, codes: Sequence[int]) -> OffsetCommitResponse:

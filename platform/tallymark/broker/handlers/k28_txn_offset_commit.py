@@ -16,7 +16,7 @@ OffsetFetch tells of them only as unstable (:mod:`tallymark.groups.pending`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Final
 
@@ -25,7 +25,7 @@ from tallymark.broker.coordinators.settled import when
 from tallymark.broker.coordinators.state_log import TransactionOf
 from tallymark.broker.groups.shard import GroupShard
 from tallymark.broker.partitions.verifier import InTransaction, check_of
-from tallymark.broker.requests.group_coordinator import authorized_shard
+from tallymark.broker.requests.group_coordinator import authorized_shard, commits_of
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
@@ -48,7 +48,7 @@ def handle(
     state: BrokerState, request: TxnOffsetCommitRequest, call: Call
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     """Verify, then decide, append, replay, answer."""
-    commits = list(_commits(state, request, call))
+    commits = list(commits_of(state, call.connection, request.topics))
     try:
         who, kind = call.connection, ResourceType.TRANSACTIONAL_ID
         require(state.authorizer, who, Operation.WRITE, kind, request.transactional_id)
@@ -111,25 +111,6 @@ def _code(error: KafkaError) -> int:
     if error.code in _OF_PRODUCERS:
         return error.code
     return refusal_of(error, "INVALID_COMMIT_OFFSET_SIZE")
-
-
-def _commits(state: BrokerState, request: TxnOffsetCommitRequest, call: Call) -> Iterator[Commit]:
-    may = state.authorizer.may
-    for topic in request.topics:
-        known = state.image.topics.get(topic.name)
-        count = len(known.partitions) if known else 0
-        allowed = may(call.connection, Operation.READ, ResourceType.TOPIC, topic.name)
-        for part in topic.partitions:
-            there = 0 <= part.partition_index < count
-            error = 0 if there else CODES["UNKNOWN_TOPIC_OR_PARTITION"]
-            yield Commit(
-                topic.name,
-                part.partition_index,
-                part.committed_offset,
-                part.committed_leader_epoch,
-                part.committed_metadata or "",
-                error=error if allowed else CODES["TOPIC_AUTHORIZATION_FAILED"],
-            )
 
 
 def _response(request: TxnOffsetCommitRequest, codes: Sequence[int]) -> TxnOffsetCommitResponse:

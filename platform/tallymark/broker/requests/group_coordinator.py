@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from tallymark.broker.groups.shard import GroupShard
 from tallymark.broker.metadata.image import BrokerImage
 from tallymark.broker.requests.create_topic import auto_create
 from tallymark.broker.security.authorizer import Who, require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
+from tallymark.groups.offsets import Commit
 from tallymark.groups.records import LONGEST_TEXT
 from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.coordinator_partition import coordinator_partition
+from tallymark.protocol.messages import OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
 
@@ -50,6 +54,30 @@ def shard_of(state: BrokerState, group: str) -> GroupShard:
     if topic is None:
         raise KafkaError(CODES["NOT_COORDINATOR"], f"group {group}: nobody asked for it yet")
     return state.group_shards.of(group, len(topic.partitions))
+
+
+def commits_of(
+    state: BrokerState,
+    who: Who,
+    topics: Sequence[OffsetCommitRequestTopic] | Sequence[TxnOffsetCommitRequestTopic],
+) -> Iterator[Commit]:
+    """What a client asks to commit, each with the error that it has already: a topic that the
+    client may not READ, a partition that does not exist."""
+    for topic in topics:
+        known = state.image.topics.get(topic.name)
+        count = len(known.partitions) if known else 0
+        allowed = state.authorizer.may(who, Operation.READ, ResourceType.TOPIC, topic.name)
+        for part in topic.partitions:
+            there = 0 <= part.partition_index < count
+            error = 0 if there else CODES["UNKNOWN_TOPIC_OR_PARTITION"]
+            yield Commit(
+                topic.name,
+                part.partition_index,
+                part.committed_offset,
+                part.committed_leader_epoch,
+                part.committed_metadata or "",
+                error=error if allowed else CODES["TOPIC_AUTHORIZATION_FAILED"],
+            )
 
 
 def _check_name(group: str) -> None:
