@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,23 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+def pause(process: subprocess.Popen[bytes], database: Path) -> None:
+    """Stop it where it does not hold SQLite's lock: stopped in the middle of a write it held up the
+    collector that took over, for as long as it stood still."""
+
+    def stands_apart() -> bool:
+        process.send_signal(signal.SIGSTOP)
+        with closing(sqlite3.connect(database, timeout=0.5, isolation_level=None)) as other:
+            try:
+                other.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                process.send_signal(signal.SIGCONT)
+                return False
+            return True
+
+    eventually(stands_apart, what="it is stopped between two writes")
+
+
 def publish(producer: Producer, count: int) -> None:
     for number in range(count):
         producer.send("views", b"x" * 20, partition=number % PARTITIONS)
@@ -142,7 +160,7 @@ def test_when_one_of_two_is_killed_or_paused_the_counts_stay_exact(
         three = start("three")
         eventually(shared, tmp_path, "three", what="the third has its part")
         before = generations(store)
-        two.send_signal(signal.SIGSTOP)
+        pause(two, tmp_path / "data" / "audit.db")
         publish(producer, 400)
         eventually(lambda: counted(store) == 1600, what="the third has taken over")
         assert generations(store) != before
