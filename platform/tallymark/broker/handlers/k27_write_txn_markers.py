@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from tallymark.broker.requests.cluster_action import require_cluster_action
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.requests.write_markers import write_markers
+from tallymark.broker.requests.write_markers import uniform_answer, write_markers
 from tallymark.broker.state import BrokerState
 from tallymark.errors import KafkaError
 from tallymark.protocol.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
-    WriteTxnMarkersResponseMarker,
-    WriteTxnMarkersResponsePartition,
-    WriteTxnMarkersResponseTopic,
 )
 
 
@@ -32,29 +29,8 @@ async def handle(
     try:
         require_cluster_action(state, call.connection)
     except KafkaError as error:
-        return _refused(request, error.code)
+        return uniform_answer(request, error.code)
     return await write_markers(state, request)
-
-
-def _refused(request: WriteTxnMarkersRequest, code: int) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        [
-            WriteTxnMarkersResponseMarker(
-                marker.producer_id,
-                [
-                    WriteTxnMarkersResponseTopic(
-                        topic.name,
-                        [
-                            WriteTxnMarkersResponsePartition(index, code)
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
-    )
 
 
 register(WriteTxnMarkersRequest, handle)

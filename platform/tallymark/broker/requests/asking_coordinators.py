@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from tallymark.broker.connections.port import BrokerConnection, BrokerConnections
 from tallymark.broker.partitions.verifier import InTransaction
+from tallymark.broker.requests.coordinator_lookup import coordinator_id
 from tallymark.broker.requests.transaction_coordinator import in_transaction
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, ClosedError, ConnectError, KafkaError
-from tallymark.protocol.coordinator_partition import coordinator_partition
 from tallymark.protocol.messages import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnRequestTopic,
@@ -80,8 +80,8 @@ class AskingCoordinators:
 
     async def _once(self, transaction: InTransaction, partition: TopicPartition) -> int:
         state, (name, producer_id, epoch, adds) = self._state, transaction
-        broker = self._coordinator(name)
-        if broker is None:
+        broker = coordinator_id(state, TRANSACTIONS_TOPIC, name)
+        if broker < 0:
             return _NOT_AVAILABLE
         if broker == state.settings.node_id:
             producer = producer_id, epoch
@@ -93,15 +93,6 @@ class AskingCoordinators:
             self._tasks[broker] = asyncio.create_task(self._send_all(broker))
         return await answer
 
-    def _coordinator(self, transactional_id: str) -> int | None:
-        image = self._state.image
-        topic = image.topics.get(TRANSACTIONS_TOPIC)
-        if topic is None:
-            return None
-        index = coordinator_partition(transactional_id, len(topic.partitions))
-        leader = image.leader_of(topic.partitions[index])
-        return leader if leader >= 0 else None
-
     async def _send_all(self, broker: int) -> None:
         """As long as there are questions for the broker."""
         asked: list[_Question] = []
@@ -110,11 +101,11 @@ class AskingCoordinators:
                 asked, self._asked[broker] = waiting[:_MOST], waiting[_MOST:]
                 codes = await self._send(broker, asked)
                 for question, code in zip(asked, codes, strict=True):
-                    _tell(question, code)
+                    _give(question, code)
         finally:
             del self._tasks[broker]
             for question in (*asked, *self._asked.pop(broker, ())):
-                _tell(question, _NETWORK)
+                _give(question, _NETWORK)
 
     async def _send(self, broker: int, asked: list[_Question]) -> list[int]:
         try:
@@ -130,7 +121,7 @@ class AskingCoordinators:
         return codes_of(asked, answer)
 
 
-def _tell(question: _Question, code: int) -> None:
+def _give(question: _Question, code: int) -> None:
     if not question.answer.done():
         question.answer.set_result(code)
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from tallymark.broker.groups.shard import GroupShard
 from tallymark.broker.metadata.image import BrokerImage
-from tallymark.broker.requests.create_topic import auto_create
+from tallymark.broker.requests.coordinator_lookup import coordinator_in
 from tallymark.broker.security.authorizer import Who, require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.offsets import Commit
 from tallymark.groups.records import LONGEST_TEXT
 from tallymark.protocol.acls.words import Operation, ResourceType
-from tallymark.protocol.coordinator_partition import coordinator_partition
 from tallymark.protocol.messages import OffsetCommitRequestTopic, TxnOffsetCommitRequestTopic
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 
@@ -24,15 +23,7 @@ async def coordinator_of(state: BrokerState, group: str) -> BrokerImage:
     Raises COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID.
     """
     _check_name(group)
-    try:
-        topic = state.image.topics.get(OFFSETS_TOPIC) or await auto_create(state, OFFSETS_TOPIC)
-    except KafkaError as error:
-        raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], str(error)) from error
-    index = coordinator_partition(group, len(topic.partitions))
-    leader = state.image.leader_of(topic.partitions[index])
-    if leader < 0:
-        raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], f"{OFFSETS_TOPIC}-{index}")
-    return state.image.brokers[leader]
+    return await coordinator_in(state, OFFSETS_TOPIC, group)
 
 
 def authorized_shard(state: BrokerState, who: Who, operation: Operation, group: str) -> GroupShard:

@@ -7,13 +7,12 @@ from typing import Final
 
 from tallymark.broker.coordinators.settled import Settled, when
 from tallymark.broker.metadata.image import BrokerImage
-from tallymark.broker.requests.create_topic import auto_create
+from tallymark.broker.requests.coordinator_lookup import coordinator_in
 from tallymark.broker.security.authorizer import Who, require
 from tallymark.broker.state import BrokerState
 from tallymark.broker.transactions.shard import TransactionShard
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.acls.words import Operation, ResourceType
-from tallymark.protocol.coordinator_partition import coordinator_partition
 from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC, TopicPartition
 from tallymark.replication.features import without_transactions
 from tallymark.transactions.inputs import FENCED, Add, Decision, refused
@@ -29,21 +28,13 @@ async def coordinator_of(state: BrokerState, transactional_id: str) -> BrokerIma
     Raises COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST.
     """
     _check_id(transactional_id)
-    unavailable = CODES["COORDINATOR_NOT_AVAILABLE"]
     old = without_transactions(state.image.supports)
     if old:
-        raise KafkaError(unavailable, f"brokers {old} know no transactions: upgrade them first")
-    try:
-        topic = state.image.topics.get(TRANSACTIONS_TOPIC) or await auto_create(
-            state, TRANSACTIONS_TOPIC
+        raise KafkaError(
+            CODES["COORDINATOR_NOT_AVAILABLE"],
+            f"brokers {old} know no transactions: upgrade them first",
         )
-    except KafkaError as error:
-        raise KafkaError(unavailable, str(error)) from error
-    index = coordinator_partition(transactional_id, len(topic.partitions))
-    leader = state.image.leader_of(topic.partitions[index])
-    if leader < 0:
-        raise KafkaError(unavailable, f"{TRANSACTIONS_TOPIC}-{index}")
-    return state.image.brokers[leader]
+    return await coordinator_in(state, TRANSACTIONS_TOPIC, transactional_id)
 
 
 def authorized_shard(

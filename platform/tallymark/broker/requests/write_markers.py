@@ -70,6 +70,28 @@ async def write_markers(
     )
 
 
+def uniform_answer(request: WriteTxnMarkersRequest, code: int) -> WriteTxnMarkersResponse:
+    """The answer with one error code for every partition."""
+    return WriteTxnMarkersResponse(
+        [
+            WriteTxnMarkersResponseMarker(
+                marker.producer_id,
+                [
+                    WriteTxnMarkersResponseTopic(
+                        topic.name,
+                        [
+                            WriteTxnMarkersResponsePartition(index, code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
 def _write(
     state: BrokerState, asked: WriteTxnMarkersRequestMarker, topic: str, index: int
 ) -> Settled[int]:
@@ -78,11 +100,10 @@ def _write(
     producer_id, epoch = asked.producer_id, asked.producer_epoch
     version = asked.transaction_version
     try:
+        partition = state.partitions.find(topic, index)
         if topic == OFFSETS_TOPIC:
-            state.partitions.find(topic, index)
             shard = state.group_shards.at(index)
             return shard.end_transaction(producer_id, epoch, marker, version)
-        partition = state.partitions.find(topic, index)
         offset = partition.append_marker(producer_id, epoch, marker, state.now_ms(), version)
         code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
