@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,6 +17,7 @@ from replicated_groups import (
     join,
     sync,
 )
+from replicated_shard import run
 
 from tallymark.broker.coordinators import replayed
 from tallymark.broker.groups.expiry import expire_offsets
@@ -87,13 +88,6 @@ EVERY = [
     Asked("delete offsets", lambda g, h: _delete_offsets(), 0),
 ]
 every_api = pytest.mark.parametrize("asked", EVERY, ids=lambda asked: asked.name)
-
-
-def run(story: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(story, 20)
-
-    asyncio.run(bounded())
 
 
 async def prepared() -> tuple[ReplicatedGroups, str, str]:

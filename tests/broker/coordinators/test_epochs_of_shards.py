@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable
 
 import pytest
 from replicated_groups import ReplicatedGroups, commit, fetch, fetched
+from replicated_shard import run
 
 from tallymark.broker.coordinators import shards as module
 from tallymark.broker.coordinators.refusals import refusal_of
@@ -16,13 +16,6 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.groups.records import CommittedOffset, OffsetKey, encode_key, encode_value
 from tallymark.groups.state import GroupsState
 from tallymark.protocol.messages import HeartbeatRequest
-
-
-def run(story: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(story, 20)
-
-    asyncio.run(bounded())
 
 
 def code_of(groups: ReplicatedGroups) -> str:

@@ -5,10 +5,9 @@ The log is the truth, and Prepare is the decision once it is committed."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
+from replicated_shard import run, turns
 from replicated_transactions import (
     NAMES,
     ReplicatedTransactions,
@@ -17,7 +16,6 @@ from replicated_transactions import (
     by_broker,
     end,
     init,
-    turns,
     verified,
 )
 
@@ -26,13 +24,6 @@ from tallymark.broker.transactions import shard as module
 from tallymark.broker.transactions.looking_over import abort_overdue, forget_expired
 from tallymark.transactions.state import TransactionsState
 from tallymark.transactions.transaction import State
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(story, 20)
-
-    asyncio.run(bounded())
 
 
 def test_no_answer_leaves_and_no_marker_is_sent_before_the_decision_is_committed() -> None:

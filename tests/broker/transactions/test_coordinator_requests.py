@@ -3,12 +3,12 @@ with a table; and what is refused before a state matters."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from replicated_shard import run, turns
 from replicated_transactions import (
     NAMES,
     ReplicatedTransactions,
@@ -18,7 +18,6 @@ from replicated_transactions import (
     by_broker,
     end,
     init,
-    turns,
     verified,
 )
 
@@ -36,13 +35,6 @@ from tallymark.replication.features import OURS
 from tallymark.transactions.transaction import NAMES as STATES
 
 Producer = tuple[int, int]
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(story, 20)
-
-    asyncio.run(bounded())
 
 
 # Columns: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort.

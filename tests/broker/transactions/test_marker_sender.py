@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Coroutine, Mapping
-from typing import Any
+from collections.abc import Mapping
+
+from replicated_shard import run
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from tallymark.broker.requests.write_markers import uniform_answer
 from tallymark.broker.transactions.sending import MarkerSender
 from tallymark.errors import CODES, ConnectError
 from tallymark.protocol.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
-    WriteTxnMarkersResponseMarker,
-    WriteTxnMarkersResponsePartition,
-    WriteTxnMarkersResponseTopic,
 )
 from tallymark.testing.memory_connections import MemoryConnections
 from tallymark.transactions.markers import Outcome
 
 ME, OTHER = 1, 2
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(story, 20)
-
-    asyncio.run(bounded())
 
 
 class Broker:
@@ -42,24 +34,7 @@ class Broker:
         code = self.codes.pop(0) if self.codes else 0
         if isinstance(code, Exception):
             raise code
-        return WriteTxnMarkersResponse(
-            [
-                WriteTxnMarkersResponseMarker(
-                    marker.producer_id,
-                    [
-                        WriteTxnMarkersResponseTopic(
-                            topic.name,
-                            [
-                                WriteTxnMarkersResponsePartition(index, code)
-                                for index in topic.partition_indexes
-                            ],
-                        )
-                        for topic in marker.topics
-                    ],
-                )
-                for marker in request.markers
-            ]
-        )
+        return uniform_answer(request, code)
 
 
 def image(leaders: Mapping[str, int]) -> MetadataImage:

@@ -3,11 +3,11 @@ Kafka's table."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import pytest
+from replicated_shard import run
 from replicated_transactions import (
     NAMES,
     ReplicatedTransactions,
@@ -116,13 +116,6 @@ RULES: Final = {
         (DESCRIBE_ID,),
     ),
 }
-
-
-def run(story: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(story, 20)
-
-    asyncio.run(bounded())
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -5,25 +5,19 @@ handlers."""
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import Awaitable
 from types import SimpleNamespace
 from typing import Any, Final, cast
+
+from replicated_shard import WALL, ReplicatedShard, partitions_of
 
 from tallymark.broker.coordinators.state_log import append_batch
 from tallymark.broker.groups.shard import GroupShard
 from tallymark.broker.groups.shards import GroupShards
-from tallymark.broker.handlers import served
-from tallymark.broker.metadata.image import MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.metrics.error_codes import error_codes
-from tallymark.broker.partitions.partition import Partition
-from tallymark.broker.partitions.table import Partitions
-from tallymark.broker.requests.registry import Call
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.state import BrokerState
 from tallymark.groups.records import CommittedOffset, OffsetKey, encode_key, encode_value
 from tallymark.groups.state import GroupsState
-from tallymark.log import Log, LogConfig
 from tallymark.protocol.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -40,52 +34,23 @@ from tallymark.protocol.messages.k11_join_group import JoinGroupRequestProtocol
 from tallymark.protocol.messages.k14_sync_group import SyncGroupRequestAssignment
 from tallymark.protocol.schema import Message
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
-from tallymark.testing.memory_files import MemoryFiles
 
-FOLDER: Final = "/d/__consumer_offsets-0"
-WALL: Final = 3_600_000_000
 NO_DELAY: Final = BrokerSettings(group_initial_rebalance_delay_ms=0)
 _CONNECTION: Final = cast(Any, SimpleNamespace(host="h", listener=""))
 
 
-class ReplicatedGroups:
-    """A broker's groups. Use it on an event loop; :meth:`lead` first."""
+class ReplicatedGroups(ReplicatedShard[GroupShards]):
+    """A broker's groups; :meth:`lead` first."""
 
     def __init__(self) -> None:
-        files = MemoryFiles()
-        files.make_dirs(FOLDER)
-        files.sync_dir("/")
-        files.sync_dir("/d")
-        config = LogConfig(retention_ms=-1)
-        self.log = Log.open(files, FOLDER, config, clean=False, now_ms=WALL)
+        super().__init__(OFFSETS_TOPIC, _CONNECTION)
         self.shards = GroupShards(NO_DELAY, lambda: WALL)
-        partitions = Partitions()
-        one = PartitionImage.of(1, 0, (1, 2, 3), (1, 2, 3))
-        topics = [
-            TopicImage(name, uuid.UUID(int=number), (one,))
-            for number, name in enumerate((OFFSETS_TOPIC, "t"), 1)
-        ]
-        partitions.image = MetadataImage("c", 1, {}, {topic.name: topic for topic in topics})
-        nothing = cast(Any, None)
+        partitions, nothing = partitions_of((OFFSETS_TOPIC, "t")), cast(Any, None)
         self.state = BrokerState(
             NO_DELAY, partitions, nothing, self.shards, lambda: WALL, nothing, nothing
         )
-        self.partition: Partition
 
     # --- the lead, and the replicas
-
-    def lead_of(self, epoch: int, known: int) -> Partition:
-        """This broker leads, in ``epoch``; the high watermark is ``known`` at first."""
-        if epoch > self.log.latest_epoch:
-            self.log.start_epoch(epoch)
-        self.partition = Partition(OFFSETS_TOPIC, 0, uuid.UUID(int=1), self.log, epoch)
-        self.partition.begin_replicated(known)
-        return self.partition
-
-    def follow(self, epoch: int, known: int) -> None:
-        """Another broker leads, in ``epoch``: the same log, with a high watermark of its own."""
-        self.partition = Partition(OFFSETS_TOPIC, 0, uuid.UUID(int=1), self.log, epoch)
-        self.partition.begin_replicated(known)
 
     async def lead(self, epoch: int = 0, known: int = 0) -> GroupShard:
         """:meth:`lead_of`, and the groups are loaded."""
@@ -97,15 +62,6 @@ class ReplicatedGroups:
         """The shard of all groups."""
         return self.shards.of("g", 1)
 
-    def commit_all(self) -> None:
-        """The followers have all records."""
-        self.partition.commit(self.log.end_offset)
-
-    def lose(self) -> None:
-        """Another broker leads."""
-        self.partition.withdraw()
-        self.shards.give_up(self.partition)
-
     def cut(self, offset: int) -> None:
         """This broker follows, and has records from ``offset`` on that the new leader has not."""
         self.log.truncate_to(offset, WALL)
@@ -115,22 +71,6 @@ class ReplicatedGroups:
         self.log.append_leaders(batches, epoch, WALL)
 
     # --- requests
-
-    async def start(self, request: Message, version: int) -> asyncio.Future[Any]:
-        """Send a request. The future is done where the answer has left in the same turn, or, for
-        those that look at many groups, in the next ones."""
-        loop = asyncio.get_running_loop()
-        handle = next(a.handle for a in served().values() if a.request_class is type(request))
-        assert handle is not None
-        result = handle(self.state, request, Call(version, "c", _CONNECTION))
-        if isinstance(result, Awaitable):
-            task = asyncio.ensure_future(result)
-            for _ in range(5):
-                await asyncio.sleep(0)
-            return task
-        future: asyncio.Future[Any] = loop.create_future()
-        future.set_result(result)
-        return future
 
     async def ask(self, request: Message, version: int) -> Any:
         """A request whose answer leaves at once."""

@@ -4,23 +4,18 @@ written. Requests go through the broker's handlers."""
 
 from __future__ import annotations
 
-import asyncio
-import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
+from replicated_shard import WALL, ReplicatedShard, partitions_of, turns
+
 from tallymark.broker.groups.shards import GroupShards
-from tallymark.broker.handlers import served
-from tallymark.broker.metadata.image import MetadataImage, PartitionImage, TopicImage
-from tallymark.broker.partitions.partition import Partition
-from tallymark.broker.partitions.table import Partitions
-from tallymark.broker.requests.registry import Call
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.state import BrokerState
 from tallymark.broker.transactions.shard import TransactionShard
+from tallymark.broker.transactions.shards import TransactionShards
 from tallymark.errors import CODES
-from tallymark.log import Log, LogConfig
 from tallymark.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -31,11 +26,8 @@ from tallymark.protocol.messages import (
 )
 from tallymark.protocol.schema import Message
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from tallymark.testing.memory_files import MemoryFiles
 from tallymark.transactions.markers import Outcome
 
-FOLDER: Final = "/d/__transaction_state-0"
-WALL: Final = 3_600_000_000
 SETTINGS: Final = BrokerSettings()
 _CONNECTION: Final = cast(Any, SimpleNamespace(host="h", listener="", principal="User:p"))
 NAMES: Final = {code: name for name, code in CODES.items()}
@@ -73,73 +65,37 @@ class _Ids:
         return self.last
 
 
-class ReplicatedTransactions:
-    """A broker's transactional ids. Use it on an event loop; :meth:`lead` first."""
+class ReplicatedTransactions(ReplicatedShard[TransactionShards]):
+    """A broker's transactional ids; :meth:`lead` first."""
+
+    TURNS = 20
 
     def __init__(self) -> None:
-        files = MemoryFiles()
-        files.make_dirs(FOLDER)
-        files.sync_dir("/")
-        files.sync_dir("/d")
-        config = LogConfig(retention_ms=-1)
-        self.log = Log.open(files, FOLDER, config, clean=False, now_ms=WALL)
+        super().__init__(TRANSACTIONS_TOPIC, _CONNECTION)
         self.now_ms = WALL
         self.markers = HeldMarkers()
-        partitions = Partitions()
-        one = PartitionImage.of(1, 0, (1, 2, 3), (1, 2, 3))
-        topics = [
-            TopicImage(name, uuid.UUID(int=number), (one,))
-            for number, name in enumerate((TRANSACTIONS_TOPIC, OFFSETS_TOPIC, "t"), 1)
-        ]
-        partitions.image = MetadataImage("c", 1, {}, {topic.name: topic for topic in topics})
         nothing = cast(Any, None)
-        groups = GroupShards(SETTINGS, lambda: WALL)
         self.state = BrokerState(
             SETTINGS,
-            partitions,
+            partitions_of((TRANSACTIONS_TOPIC, OFFSETS_TOPIC, "t")),
             cast(Any, _Ids()),
-            groups,
+            GroupShards(SETTINGS, lambda: WALL),
             lambda: self.now_ms,
             nothing,
             nothing,
         )
         self.shards = self.state.transaction_shards
         self.shards.sender = self.markers
-        self.partition: Partition
 
     async def lead(self, epoch: int = 0, known: int = 0) -> TransactionShard:
-        """This broker leads, in ``epoch``; the high watermark is ``known`` at first."""
-        if epoch > self.log.latest_epoch:
-            self.log.start_epoch(epoch)
-        self.partition = Partition(TRANSACTIONS_TOPIC, 0, uuid.UUID(int=1), self.log, epoch)
-        self.partition.begin_replicated(known)
-        await self.shards.take(self.partition)
+        """:meth:`lead_of`, and the ids are loaded."""
+        await self.shards.take(self.lead_of(epoch, known))
         return self.shard
 
     @property
     def shard(self) -> TransactionShard:
         """The shard of all ids."""
         return self.shards.of("id", 1)
-
-    def commit_all(self) -> None:
-        """The followers have all records."""
-        self.partition.commit(self.log.end_offset)
-
-    def lose(self) -> None:
-        """Another broker leads."""
-        self.partition.withdraw()
-        self.shards.give_up(self.partition)
-
-    async def start(self, request: Message, version: int) -> asyncio.Future[Any]:
-        """Send a request; what can happen without the followers has happened."""
-        apis = served().values()
-        handle = next(each.handle for each in apis if each.request_class is type(request))
-        assert handle is not None
-        result = handle(self.state, request, Call(version, "c", _CONNECTION))
-        assert isinstance(result, Awaitable)
-        task = asyncio.ensure_future(result)
-        await turns()
-        return task
 
     async def ask(self, request: Message, version: int) -> Any:
         """A request whose answer leaves once the followers have all records."""
@@ -169,12 +125,6 @@ class ReplicatedTransactions:
         producer = await self.begun()
         assert added(await self.ask(add(producer), 3)) == ["NONE"]
         return producer
-
-
-async def turns() -> None:
-    """Some turns of the event loop."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def init(producer: tuple[int, int] = (-1, -1), timeout_ms: int = 60_000) -> InitProducerIdRequest:
