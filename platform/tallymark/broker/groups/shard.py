@@ -20,7 +20,7 @@ from tallymark.broker.coordinators.refusals import NOT_COORDINATOR, refusal_of
 from tallymark.broker.coordinators.replayed import ReplayedState
 from tallymark.broker.coordinators.settled import Settled
 from tallymark.broker.coordinators.state_log import TransactionOf
-from tallymark.broker.groups.telling import Parked, log_change
+from tallymark.broker.groups.parked import Parked, log_change
 from tallymark.broker.partitions.partition import ACKS_ALL, Partition
 from tallymark.errors import CODES, KafkaError
 from tallymark.groups.deletion import (

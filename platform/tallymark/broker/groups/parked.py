@@ -1,4 +1,4 @@
-"""Tells what became of a group: to members whose joins and syncs are parked, and to the log."""
+"""Answers to joins and syncs that wait until a rebalance goes on, and the log line of a change."""
 
 from __future__ import annotations
 
