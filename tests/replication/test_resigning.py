@@ -27,7 +27,7 @@ def test_it_names_no_leader_and_leaves_the_isr_with_what_it_has_for_sure() -> No
 
 
 def test_it_leads_on_while_no_other_member_could_lead() -> None:
-    """To resign then would take the partition offline, and help nobody."""
+    """To resign then would take the partition offline, without any use."""
     one = leader()
     one.resign(TAIL)
     assert one.wish() is None, "no follower has asked in this epoch"

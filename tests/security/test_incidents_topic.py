@@ -64,7 +64,7 @@ def report(cluster: BrokersInMemory, broker: int) -> None:
 def test_a_report_waits_until_the_brokers_user_may_write_it(
     cluster: BrokersInMemory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without WRITE it must be in the file at least, and come later: nobody else has it."""
+    """Without WRITE it must be in the file at least, and come later: no other place has it."""
     cluster.create(TOPIC, replicas=1)
     leader = cluster.state(TOPIC).leader
     other = 3 - leader

@@ -65,8 +65,8 @@ class Logs:
 
 
 class Minimums:
-    """min.insync.replicas of the topics with a replica out of sync; of the others nobody needs
-    it."""
+    """min.insync.replicas of the topics with a replica out of sync. The other topics are not
+    asked for."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}

@@ -134,8 +134,8 @@ def test_the_image_has_the_whole_state_and_the_brokers_as_replication_sees_them(
 
 
 def test_new_topics_are_placed_on_brokers_that_stay_and_answer(zookeeper: ZooKeeper) -> None:
-    """Until its session ended, a broker that was dead got partitions, and its leads nobody took. A
-    report of an earlier registration says nothing."""
+    """Until its session ended, a broker that was dead got partitions, and no other
+    broker took its leads. A report of an earlier registration says nothing."""
     write_features(zookeeper, Finalized({REPLICATION: 1}))
     able = {REPLICATION: Levels(0, 1)}
     nodes = {

@@ -120,7 +120,7 @@ def test_a_corrupt_batch_that_retention_deletes_is_no_reason_any_more() -> None:
 
 
 def test_a_leader_whose_disk_has_failed_resigns() -> None:
-    """It kept the lead until it was restarted: nobody could write, though two brokers had all."""
+    """It kept the lead until it was restarted: no producer could write, though two had all."""
 
     async def story() -> None:
         one = led()

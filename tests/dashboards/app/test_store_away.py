@@ -43,7 +43,7 @@ class Place:
     undo: Callable[[], None] = lambda: None
 
     def take_away(self, how: str) -> None:
-        self.store.close()  # nobody could lock it for itself while it is open here
+        self.store.close()  # no other connection could lock it while it is open here
         self.client.app.state.renderings.close()  # type: ignore[attr-defined]
         held: sqlite3.Connection | None = None
         if how == "moved":

@@ -22,8 +22,8 @@ reassign    an operator moves the partition to ``target``
 cancel      an operator cancels that
 configure   an operator sets min.insync.replicas to ``other``
 rot         bytes of a record change on a disk, as long as others in the ISR have it. In such runs
-            the network changes bytes, too (``flips``): the leader's disk is good then; and nobody
-            asks for fewer replicas
+            the network changes bytes, too (``flips``): the leader's disk is good then; and no
+            operator asks for fewer replicas
 ==========  =====================================================================================
 """
 

@@ -7,7 +7,7 @@
                                               bad:  another member of the ISR could lead ─▶ resign
                                                     none could: lead on, until there is one
 
-Nobody's word makes a leader resign, only its own bytes. A broker that resigns leaves the ISR with
+A report alone never makes a leader resign: its own bytes must be wrong. It leaves the ISR with
 the offset as the end of what it has for sure, and no broker leads: the controller elects another
 member. As its follower this broker cuts its log at that offset and copies the rest again
 (:meth:`tallymark.replication.following.Following.begin`), and is in the ISR again only then: so it

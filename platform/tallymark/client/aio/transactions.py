@@ -25,7 +25,7 @@ class AsyncTransactionCalls:
         def _live(self) -> ProducerCore: ...
 
     async def init_transactions(self, timeout: float | None = None) -> None:
-        """Take the transactional id; whoever had it is fenced."""
+        """Take the transactional id, and fence the last producer that had it."""
         core = self._live()
         work = manager_of(core).initialise(call_seconds(core, timeout))
         await asyncio.wrap_future(core.io.submit(work))

@@ -74,7 +74,7 @@ class Producer(TransactionCalls, ClosedByWith):
     ``stamp`` overrides whether records are stamped; stamps without an audit are found UNCLAIMED.
 
     Transactions: with ``transactional_id`` records and offsets are sent in transactions
-    (:meth:`transaction`), all committed or none, and whoever else has the id is fenced.
+    (:meth:`transaction`), all committed or none, and another producer with the id is fenced.
     ``transaction_timeout_ms`` is how long a transaction may be open before its coordinator aborts
     it. Needs acks="all" and idempotence; such a producer is not audited.
 

@@ -70,8 +70,8 @@ class TransactionCalls:
         def _ready(self, call: str) -> RecordAppender: ...
 
     def init_transactions(self, timeout: float | None = None) -> None:
-        """Take the transactional id: whoever had it is fenced, what it left open is aborted. Once,
-        before anything else."""
+        """Take the transactional id, fence the last producer that had it, and abort its open
+        transaction. Once, before anything else."""
         core = self._ready("init_transactions()").core
         core.io.run(
             manager_of(core).initialise(call_seconds(core, timeout)), what="init_transactions()"

@@ -93,7 +93,8 @@ class TransactionManager:
     # -- the calls ----------------------------------------------------------------------------
 
     async def initialise(self, timeout: float) -> None:
-        """Get an id and fence whoever had it. TimedOutError: call again."""
+        """Get a producer id, and fence the last producer of the transactional id.
+        TimedOutError: call again."""
         async with self._one_call:
             self.machine.initialise()
             deadline = _deadline(timeout)
