@@ -1,6 +1,9 @@
 """The plan comes from the seed alone."""
 
+import hashlib
+import json
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from tallymark.errors import UserError
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.proof.drill.faults import kinds
-from tallymark_audit.proof.drill.planning.plan import ALL_FAULTS, make_drill_plan
+from tallymark_audit.proof.drill.planning.plan import ALL_FAULTS, DrillPlan, make_drill_plan
 from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, all_hops
 
 SEED_7 = ("duplicate-batch", "kill-broker", "pause-producer", "reorder")
@@ -78,6 +81,27 @@ def test_who_was_drawn_before_side_faults_were_made_is_drawn_still() -> None:
     plan = make_drill_plan(7, 24)
     main = [kind for kind in plan.faults if kind not in kinds.SIDE_FAULTS]
     assert main == ["drop", "duplicate", "corrupt", *SEED_7]
+
+
+def test_of_one_broker_a_cluster_the_plans_are_as_they_always_were() -> None:
+    """Clusters of three brokers draw more. What forty seeds did before stays, to the second."""
+    plans = [written(make_drill_plan(seed, 24)) for seed in range(1, 41)]
+    digest = hashlib.sha256(json.dumps(plans, sort_keys=True).encode()).hexdigest()
+    assert digest == "9cf53da9f34b3b635b3a48009e414a0738ef8446c46b3f604326291fac0e6daa"
+
+
+def written(plan: DrillPlan) -> dict[str, Any]:
+    """What is done, when, to whom."""
+    return {
+        "faults": list(plan.faults),
+        "senders": [[s.name, s.cluster, s.offset_ms, s.topic, s.partitions] for s in plan.senders],
+        "orders": {
+            hop: [[o.kind, o.start, o.end, o.rate, o.most, o.seconds] for o in orders]
+            for hop, orders in plan.orders.items()
+        },
+        "actions": [[a.at, a.kind, a.name, a.seconds] for a in plan.actions],
+        "topics": [[t.name, t.home, t.partitions, t.segment_bytes] for t in plan.topics],
+    }
 
 
 def test_faults_of_the_wire_leave_topics_alone_that_have_a_fault_of_their_own() -> None:

@@ -37,8 +37,7 @@ class ProxyHop:
         self.orders = folder / "orders.json"
         self.proxy = Proxy(
             {
-                "listen": port,
-                "target": broker.bootstrap_servers,
+                "gates": [{"node": 0, "target": broker.bootstrap_servers, "port": port}],
                 "hop": "producer-to-dc1",
                 "seed": 1,
                 "orders": str(self.orders),

@@ -6,7 +6,12 @@ import pytest
 
 from tallymark.deployment import load
 from tallymark.errors import UserError
-from tallymark_audit.proof.drill.planning.topology import AGGREGATE, build
+from tallymark_audit.proof.drill.planning.topology import (
+    AGGREGATE,
+    CONSUMER_HOP,
+    DATACENTERS,
+    build,
+)
 
 
 def test_a_mirror_behind_a_proxy_has_settings_of_its_own(tmp_path: Path) -> None:
@@ -16,12 +21,33 @@ def test_a_mirror_behind_a_proxy_has_settings_of_its_own(tmp_path: Path) -> None
         assert list(made.own) == ["mirror-dc1-to-aggregate"]
         proxied, straight = load(str(path)), load(str(made.settings))
         hop = made.hops["dc1-to-aggregate"]
-        assert proxied.cluster(AGGREGATE).bootstrap_servers == f"127.0.0.1:{hop.port}"
-        assert hop.target == straight.cluster(AGGREGATE).bootstrap_servers
+        assert proxied.cluster(AGGREGATE).bootstrap_servers == hop.bootstrap
+        assert [one.target for one in hop.gates] == [straight.cluster(AGGREGATE).bootstrap_servers]
         assert proxied.cluster("dc1") == straight.cluster("dc1")
         assert made.bootstrap("dc2") != made.straight("dc2")
         assert made.bootstrap("dc1") == made.straight("dc1")
         assert straight.audit.content_check
+    finally:
+        made.release()
+
+
+def test_of_three_brokers_each_has_a_gate_and_all_a_replica_of_everything(tmp_path: Path) -> None:
+    """A client that learnt of a second broker would go past a proxy that stands before one."""
+    made = build(tmp_path / "drill", ["dc1-to-aggregate", CONSUMER_HOP], brokers=3)
+    try:
+        (path,) = made.own.values()
+        behind, cluster = load(str(path)).cluster(AGGREGATE), load(str(made.settings)).cluster
+        for hop in made.hops.values():
+            targets = {gate.node: gate.target for gate in hop.gates}
+            assert targets == {one.id: one.address for one in cluster(AGGREGATE).brokers}
+        gates = {gate.node: gate.port for gate in made.hops["dc1-to-aggregate"].gates}
+        assert {one.id: one.port for one in behind.brokers} == gates
+        assert len({gate.port for hop in made.hops.values() for gate in hop.gates}) == 6
+        for name in (*DATACENTERS, AGGREGATE):
+            settings = cluster(name).broker_settings
+            assert settings["default.replication.factor"] == len(made.nodes(name)) == 3
+            assert settings["min.insync.replicas"] == 2
+            assert settings["auto.create.topics.enable"] is False
     finally:
         made.release()
 

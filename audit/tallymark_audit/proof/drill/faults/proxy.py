@@ -1,15 +1,18 @@
-"""A proxy before one broker that speaks Kafka's protocol and makes faults in Produce requests::
+"""A proxy before the brokers of a cluster that speaks Kafka's protocol and makes faults in Produce
+requests. It has a gate, a port, for each broker::
 
-    sender ──frames──► requests ──Meddler──► broker
-           ◄─frames─── answers, in the order of the requests ◄──
+    sender ──frames──► gate 0 ─► requests ──FaultInjector──► broker 0
+           ◄─frames───────────── answers, in the order of the requests ◄──
+           ──frames──► gate 1 ─► ...
 
 It runs as a process of its own (``python -m tallymark_audit.proof.drill.faults.proxy CONFIG``):
-what it does is in a sealed file, not in the drill's memory. CONFIG is JSON: ``listen`` (port),
-``target`` (host:port), ``hop``, ``seed``, ``orders`` and ``sealed`` (files); before a consumer also
-the ``topic`` that it reads. Orders may change at any time.
+what it does is in a sealed file, not in the drill's memory. CONFIG is JSON: ``gates`` (of each
+``node``, the broker's id, ``target``, host:port, and ``port``), ``hop``, ``seed``, ``orders`` and
+``sealed`` (files); before a consumer also the ``topic`` that it reads. Orders may change at any
+time.
 
-Answers that name the broker name the proxy instead, so a client that came here stays here. One
-broker a cluster, plaintext: the drill's clusters are so.
+Answers that name brokers name the gates instead, so a client that came here stays here. Plaintext:
+the drill's clusters are so.
 """
 
 from __future__ import annotations
@@ -92,8 +95,8 @@ class Proxy:
     """See the module."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        self._listen: int = config["listen"]
-        self._target: str = config["target"]
+        self._targets = {gate["port"]: gate["target"] for gate in config["gates"]}
+        self._ports = {gate["node"]: gate["port"] for gate in config["gates"]}
         self._topic: str = config.get("topic", "")
         self._orders = Path(config["orders"])
         self._ground_truth = GroundTruthWriter(Path(config["sealed"]))
@@ -103,12 +106,13 @@ class Proxy:
 
     async def run(self, stopped: asyncio.Event) -> None:
         """Serve until stopped."""
-        server = await asyncio.start_server(self._accept, "127.0.0.1", self._listen)
+        servers = [await self._open(*gate) for gate in self._targets.items()]
         log.info("ready")
         looking = asyncio.create_task(self._look())
         await stopped.wait()
         looking.cancel()
-        server.close()
+        for server in servers:
+            server.close()
         for link in list(self._links):
             link.cancel()
         await asyncio.gather(looking, *self._links, return_exceptions=True)
@@ -120,16 +124,21 @@ class Proxy:
             self._injector.orders = read_orders(self._orders)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._carry(reader, writer))
-        self._links.add(task)
-        task.add_done_callback(self._links.discard)
+    async def _open(self, port: int, broker: str) -> asyncio.Server:
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.create_task(self._carry(broker, reader, writer))
+            self._links.add(task)
+            task.add_done_callback(self._links.discard)
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        return await asyncio.start_server(accept, "127.0.0.1", port)
+
+    async def _carry(
+        self, broker: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         tasks: list[asyncio.Task[None]] = []
         link = None
         try:
-            back, target = await asyncio.open_connection(*parse_address(self._target))
+            back, target = await asyncio.open_connection(*parse_address(broker))
             link = _Link(writer, target)
             tasks = [
                 asyncio.create_task(self._read_client(link, reader)),
@@ -246,16 +255,17 @@ class Proxy:
         key, version = ApiKey(slot.header.api_key), slot.header.api_version
         if slot.feigned:
             number, answer = decode_response(frame, ProduceRequest, version)
-            return encode_response(with_feigned(answer, slot.feigned), version, number)
+            answer = redirected(with_feigned(answer, slot.feigned), self._ports)
+            return encode_response(answer, version, number)
         if key is ApiKey.FETCH and self._topic:
             number, fetched = decode_response(frame, FetchRequest, version)
             fetched = self._injector.inject_into_fetch(fetched, self._topic, now_ms())
             self._note(self._injector.taken)
             self._injector.taken.clear()
-            return encode_response(fetched, version, number)
+            return encode_response(redirected(fetched, self._ports), version, number)
         if key in REDIRECTED:
             number, found = decode_response(frame, REQUEST_CLASSES[key], version)
-            return encode_response(redirected(found, self._listen), version, number)
+            return encode_response(redirected(found, self._ports), version, number)
         return len(frame).to_bytes(4, "big") + bytes(frame)
 
     def _flush(self, link: _Link) -> None:

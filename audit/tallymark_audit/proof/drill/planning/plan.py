@@ -30,6 +30,7 @@ from tallymark_audit.proof.drill.planning.topology import (
     TOPIC,
     SideTopic,
     all_hops,
+    broker_of,
 )
 
 KILL: Final = ("kill-producer", "kill-mirror", "kill-collector", "kill-broker")
@@ -263,7 +264,7 @@ def _victim(chance: random.Random, kind: str) -> str:
     if what == "mirror":
         return f"mirror-{chance.choice(DATACENTERS)}-to-{AGGREGATE}"
     cluster = chance.choice((*DATACENTERS, AGGREGATE))
-    return f"collector-{cluster}" if what == "collector" else f"broker-{cluster}-0"
+    return f"collector-{cluster}" if what == "collector" else broker_of(cluster)
 
 
 def _check(what: str, given: Sequence[str], known: Sequence[str]) -> None:

@@ -1,8 +1,10 @@
 """The drill's own deployment: two datacenters mirrored into an aggregate, short windows, and a
 proxy before every hop that gets faults.
 
-A mirror that goes through a proxy reads settings of its own, in which the aggregate is at the
-proxy's port. All others (collectors, repair) connect to the brokers.
+A cluster has one broker, or three that keep three replicas of everything. A proxy has a gate for
+each broker of its cluster. A mirror that goes through a proxy reads settings of its own, in which
+the aggregate's brokers are at the proxy's gates. All others (collectors, repair) connect to the
+brokers.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tallymark.deployment.audit import AuditedGroup
 from tallymark.errors import UserError
 from tallymark.private_files import open_locked
 from tallymark.processes.free_ports import free_ports
-from tallymark.processes.ports import with_free_ports
+from tallymark.processes.ports import with_brokers, with_free_ports
 
 AGGREGATE: Final = "aggregate"
 DATACENTERS: Final = ("dc1", "dc2")
@@ -53,12 +55,26 @@ class SideTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyHop:
-    """Somewhere messages pass: ``name`` is the edge's. A proxy for it listens on ``port``."""
+class Gate:
+    """A port of a proxy that stands for one broker: ``node`` is its id, ``target`` where it is."""
 
-    name: str
+    node: int
     target: str
     port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyHop:
+    """Somewhere messages pass: ``name`` is the edge's. A proxy for it has a gate for each broker of
+    the cluster into which they go."""
+
+    name: str
+    gates: tuple[Gate, ...]
+
+    @property
+    def bootstrap(self) -> str:
+        """Where its clients begin."""
+        return ",".join(f"127.0.0.1:{gate.port}" for gate in self.gates)
 
     @property
     def mirrored(self) -> bool:
@@ -94,18 +110,27 @@ class Topology:
     def mirrors(self) -> list[tuple[str, str]]:
         return [(mirror.source, mirror.target) for mirror in self.deployment.mirrors]
 
-    def broker_folder(self, cluster: str) -> Path:
-        """Where the cluster's one broker keeps its logs."""
-        return self.folder.absolute() / cluster / "broker-0"
+    def nodes(self, cluster: str) -> list[int]:
+        """The ids of the cluster's brokers."""
+        return [broker.id for broker in self.deployment.cluster(cluster).brokers]
+
+    def broker_folder(self, cluster: str, node: int = 0) -> Path:
+        """Where a broker of the cluster keeps its logs."""
+        return self.folder.absolute() / cluster / f"broker-{node}"
 
     def bootstrap(self, cluster: str) -> str:
         """Where the cluster's producers go: to the proxy, where there is one."""
         hop = self.hops.get(f"producer-to-{cluster}")
-        return f"127.0.0.1:{hop.port}" if hop else self.straight(cluster)
+        return hop.bootstrap if hop else self.straight(cluster)
 
     def straight(self, cluster: str) -> str:
-        """The cluster's broker itself."""
+        """The cluster's brokers themselves."""
         return self.deployment.cluster(cluster).bootstrap_servers
+
+
+def broker_of(cluster: str, node: int = 0) -> str:
+    """What the process of a broker is called."""
+    return f"broker-{cluster}-{node}"
 
 
 def all_hops() -> list[str]:
@@ -119,19 +144,19 @@ def build(
     through_proxy: Iterable[str],
     store: str = "",
     loaded: Iterable[SideTopic] = (),
+    brokers: int = 1,
 ) -> Topology:
     """Prepare an empty folder with all settings files. ``loaded``: topics that have a lake.
-    UserError: it cannot be written to."""
+    ``brokers``: of each cluster. UserError: it cannot be written to."""
     names = sorted(set(through_proxy))
     # A declared group owes every window; a discovered one only those since its first report, and
-    # what a
-    # slow clock has stamped lies before.
+    # what a slow clock has stamped lies before.
     groups = (
         (AuditedGroup(cluster=AGGREGATE, group=GROUP, topics=TOPIC),)
         if CONSUMER_HOP in names
         else ()
     )
-    deployment = _deployment(folder, store, groups)
+    deployment = _deployment(folder, store, groups, brokers)
     if topics := "|".join(topic.name for topic in loaded):
         deployment = deployment.model_copy(update={"lake": LakeSettings(topics=topics)})
     hops = _hops(deployment, names)
@@ -171,8 +196,11 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def _deployment(folder: Path, store: str, groups: tuple[AuditedGroup, ...]) -> Deployment:
-    free = with_free_ports(Deployment(name="drill", data_dir=folder.absolute()))
+def _deployment(
+    folder: Path, store: str, groups: tuple[AuditedGroup, ...], brokers: int
+) -> Deployment:
+    alone = with_free_ports(Deployment(name="drill", data_dir=folder.absolute()))
+    free = with_brokers(alone, brokers) if brokers > 1 else alone
     return free.model_copy(
         update={
             "registry": free.registry.model_copy(update={"embedded": False}),
@@ -203,27 +231,29 @@ def _cluster(cluster: Cluster) -> Cluster:
     }
     if cluster.name == AGGREGATE:
         settings["log.flush.interval.ms"] = FLUSH_MS
-    return cluster.model_copy(update={"broker_settings": settings})
+    return cluster.model_copy(update={"broker_settings": cluster.broker_settings | settings})
 
 
 def _hops(deployment: Deployment, names: list[str]) -> dict[str, ProxyHop]:
-    found: dict[str, ProxyHop] = {}
-    for name, port in zip(names, free_ports(len(names)), strict=True):
-        source, _, target = name.partition("-to-")
-        cluster = deployment.cluster(source if name == CONSUMER_HOP else target)
-        found[name] = ProxyHop(name, cluster.bootstrap_servers, port)
-    return found
+    into = {name: deployment.cluster(_read_or_written(name)).brokers for name in names}
+    ports = iter(free_ports(sum(map(len, into.values()))))
+    return {
+        name: ProxyHop(name, tuple(Gate(one.id, one.address, next(ports)) for one in brokers))
+        for name, brokers in into.items()
+    }
+
+
+def _read_or_written(hop: str) -> str:
+    """The cluster before which the hop's proxy stands."""
+    source, _, target = hop.partition("-to-")
+    return source if hop == CONSUMER_HOP else target
 
 
 def _through(deployment: Deployment, hop: ProxyHop) -> Deployment:
-    """The settings with the hop's target at the proxy."""
-    target = hop.name.partition("-to-")[2]
-    clusters = tuple(
-        one.model_copy(
-            update={"brokers": tuple(b.model_copy(update={"port": hop.port}) for b in one.brokers)}
-        )
-        if one.name == target
-        else one
-        for one in deployment.clusters
-    )
+    """The settings with the brokers of the hop's target at the proxy's gates."""
+    target = deployment.cluster(_read_or_written(hop.name))
+    ports = {gate.node: gate.port for gate in hop.gates}
+    brokers = tuple(one.model_copy(update={"port": ports[one.id]}) for one in target.brokers)
+    behind = target.model_copy(update={"brokers": brokers})
+    clusters = tuple(behind if one.name == target.name else one for one in deployment.clusters)
     return deployment.model_copy(update={"clusters": clusters})

@@ -18,7 +18,7 @@ from tallymark_audit.proof.drill.planning.plan import (
     PlannedAction,
     Sender,
 )
-from tallymark_audit.proof.drill.planning.topology import TOPIC
+from tallymark_audit.proof.drill.planning.topology import TOPIC, broker_of
 from tallymark_audit.proof.drill.running.processes import wait_until
 from tallymark_audit.proof.drill.running.stage import Stage
 from tallymark_audit.proof.drill.truth.books_and_logs import LostHost, read_book
@@ -80,9 +80,9 @@ class Actions:
     def do(self, action: PlannedAction) -> None:
         """One action of the plan. UserError: the drill cannot go on."""
         if action.kind == kinds.TORN_TAIL:
-            self._tear(action.name, f"broker-{action.name}-0")
+            self._tear(action.name)
         elif action.kind in LOG_FAULTS:
-            self._cut_out(action.name, f"broker-{action.name}-0")
+            self._cut_out(action.name)
         else:
             self._ground_truth.write([FaultNote(now_ms(), action.kind, action.name, TOPIC)])
             self._signal(action)
@@ -115,7 +115,8 @@ class Actions:
         self._processes.kill(name)
         self.lost.append(LostHost(book.cluster, book.instance, now_ms()))
 
-    def _tear(self, cluster: str, broker: str) -> None:
+    def _tear(self, cluster: str) -> None:
+        broker = broker_of(cluster)
         self._processes.kill(broker)
         cut = log_faults.tear(self._topology.broker_folder(cluster), self._chance)
         if cut is not None:
@@ -125,9 +126,9 @@ class Actions:
             self._stage.narrator.say(f"{broker} is killed, the end of a segment is torn off")
         self._processes.start(broker)
 
-    def _cut_out(self, cluster: str, broker: str) -> None:
+    def _cut_out(self, cluster: str) -> None:
         """Records vanish that were not counted yet, since the collector is away."""
-        collector = f"collector-{cluster}"
+        broker, collector = broker_of(cluster), f"collector-{cluster}"
         self._processes.kill(collector)
         segment = self._topology.broker_folder(cluster) / f"{TOPIC}-0" / f"{0:020}.log"
         end = log_faults.end_of(segment)

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -74,8 +75,7 @@ class DrillProcesses:
         """Start the proxy of a hop, without orders."""
         name = proxy_of(hop.name)
         config = {
-            "listen": hop.port,
-            "target": hop.target,
+            "gates": [asdict(gate) for gate in hop.gates],
             "hop": hop.name,
             "topic": TOPIC if hop.name == CONSUMER_HOP else "",
             "seed": seed,

@@ -26,6 +26,7 @@ from tallymark_audit.proof.drill.planning.topology import (
     TOPIC,
     WINDOW_MS,
     SideTopic,
+    broker_of,
 )
 from tallymark_audit.proof.drill.running.lake_actions import change_in_lake
 from tallymark_audit.proof.drill.running.processes import wait_until
@@ -146,7 +147,7 @@ class SideActions:
             kinds.LOST_SEGMENT: partial(at_rest.remove, segment),
             kinds.LOSS_FOR_SPARK: partial(at_rest.remove, segment),
         }[topic.name]
-        broker = f"broker-{cluster}-0"
+        broker = broker_of(cluster)
         self._processes.kill(broker)
         self._seal_rot(damage(), topic.name, cluster)
         self._processes.start(broker)
@@ -154,7 +155,7 @@ class SideActions:
 
     def _break(self, topic: SideTopic, cluster: str) -> None:
         """Break the CRC of one batch before its collector has come to it."""
-        broker, collector = f"broker-{cluster}-0", f"collector-{cluster}"
+        broker, collector = broker_of(cluster), f"collector-{cluster}"
         self._processes.kill(collector)
         (folder,) = self._folders(cluster, topic.name)
         end = end_of(_newest(folder))
@@ -195,11 +196,10 @@ class SideActions:
     def consume(self) -> None:
         """Start a member of the group: through the proxy if there is one, its reports not."""
         self._members += 1
-        hop = self._topology.hops[CONSUMER_HOP]
         self._processes.start_consumer(
             f"consumer-{GROUP}",
             {
-                "bootstrap": f"127.0.0.1:{hop.port}",
+                "bootstrap": self._topology.hops[CONSUMER_HOP].bootstrap,
                 "straight": self._topology.straight(AGGREGATE),
                 "topic": TOPIC,
                 "group": GROUP,
@@ -234,8 +234,12 @@ class SideActions:
                 journal.unlink()
 
     def _folders(self, cluster: str, topic: str) -> list[Path]:
-        found = self._topology.broker_folder(cluster).glob(f"{topic}-*")
-        return sorted(path for path in found if path.name.rpartition("-")[2].isdigit())
+        """The topic's logs, each where its partition is led."""
+        leaders = self._stage.leaders(cluster, topic)
+        return [
+            self._topology.broker_folder(cluster, node) / f"{topic}-{partition}"
+            for partition, node in sorted(leaders.items())
+        ]
 
 
 def _newest(folder: Path) -> Path:

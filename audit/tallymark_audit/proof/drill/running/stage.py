@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tallymark.client import Admin
 from tallymark.clock import now_ms
+from tallymark.replication.features import REPLICATION
 from tallymark_audit.proof.drill.findings.found import read_verdicts, undecided, unnamed
 from tallymark_audit.proof.drill.planning.topology import (
     AGGREGATE,
@@ -21,7 +22,7 @@ from tallymark_audit.proof.drill.planning.topology import (
     SideTopic,
     Topology,
 )
-from tallymark_audit.proof.drill.running.processes import DrillProcesses, proxy_of
+from tallymark_audit.proof.drill.running.processes import DrillProcesses, proxy_of, wait_until
 from tallymark_audit.proof.harness.narrate import Narrator
 
 QUIET_SECONDS: Final = 4.0
@@ -54,6 +55,9 @@ class Stage:
                 self.processes.start_proxy(hop, seed * 10 + number)
             self.processes.start_services(["zookeeper"])
             self.processes.start_services(["broker-"])
+            for cluster in self.topology.deployment.clusters:
+                if len(cluster.brokers) > 1:
+                    self._allow_replicas(cluster.name)
             for name in DATACENTERS:
                 with Admin(bootstrap_servers=self.topology.straight(name)) as admin:
                     admin.create_topic(TOPIC, PARTITIONS)
@@ -62,6 +66,26 @@ class Stage:
             for name in self.topology.hops:
                 self.processes.wait_ready(proxy_of(name))
             self.processes.start_services(["mirror-", "collector-"])
+
+    def _allow_replicas(self, cluster: str) -> None:
+        """Let topics have several replicas, once all brokers are members."""
+        nodes = self.topology.nodes(cluster)
+
+        with Admin(bootstrap_servers=self.topology.straight(cluster)) as admin:
+            wait_until(
+                lambda: len(admin.describe_cluster().brokers) == len(nodes),
+                SETTLE_SECONDS,
+                f"not all brokers of {cluster} are members of it",
+                self.processes,
+            )
+            admin.update_features({REPLICATION: 1})
+
+    def leaders(self, cluster: str, topic: str) -> dict[int, int]:
+        """Partition -> the broker that leads it; -1: none does."""
+        with Admin(bootstrap_servers=self.topology.straight(cluster)) as admin:
+            found = admin.describe_topics([topic])
+            found.check()
+            return {one.partition: one.leader for one in found.done[topic].partitions}
 
     def _make(self, topic: SideTopic) -> None:
         """At home and downstream, where a mirror would make it without its size of segments."""
