@@ -16,8 +16,8 @@ from tallymark_audit.store.schema.rows import RowLike
 from tallymark_audit.store.schema.tables import verdicts
 
 _COMPARED: Final = ("state", "missing", "duplicates")
-_DECIDED: Final = tuple(str(one) for one in State if one not in UNDECIDED)
-_SUSPECT: Final = tuple(one for one in _DECIDED if one != State.COMPLETE)
+_UNDECIDED: Final = tuple(str(one) for one in UNDECIDED)
+_SUSPECT: Final = tuple(str(one) for one in State if one not in UNDECIDED and one != State.COMPLETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,13 @@ def disagreements_between(
     """Those of windows that begin from ``start`` up to ``end`` (ms, excluded), newest first, though
     Spark looked after the collector's last change. ``edges``: all edges to look at."""
     one, other = verdicts.alias("one"), verdicts.alias("other")
-    same = and_(*(one.c[name] == other.c[name] for name in ("edge", "topic", "window")))
+    # Expressions, not columns, on the right: SQLite, which knows no sizes here, must go from the
+    # few that are suspect to the one window of the other source, and not by a range of windows.
+    same = and_(
+        other.c.edge == one.c.edge.concat(""),
+        other.c.topic == one.c.topic,
+        other.c.window == one.c.window + 0,
+    )
     names = (*_COMPARED, "judged_at")
     query = (
         select(
@@ -64,7 +70,7 @@ def disagreements_between(
             one.c.state.in_(_SUSPECT),
             one.c.window >= start,
             one.c.window < end,
-            other.c.state.in_(_DECIDED),
+            other.c.state.not_in(_UNDECIDED),
             or_(*(one.c[name] != other.c[name] for name in _COMPARED)),
             or_(
                 and_(one.c.source == SPARK, one.c.judged_at >= other.c.judged_at),
