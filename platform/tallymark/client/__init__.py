@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tallymark.client.aio.consumer import AsyncConsumer
     from tallymark.client.aio.producer import AsyncProducer
     from tallymark.client.connector.connector import ConsumerConnector
+    from tallymark.client.core.group_metadata import GroupMetadata
     from tallymark.client.core.metadata import TopicInfo
     from tallymark.client.core.security.deployment import connection_settings
     from tallymark.client.producing.batch_delivery import BatchDelivery, BatchMetadata
@@ -58,6 +59,7 @@ __all__ = [
     "Delivery",
     "FetchSpec",
     "Fetched",
+    "GroupMetadata",
     "ListChange",
     "MessageBatch",
     "NewPassword",
@@ -89,6 +91,7 @@ _HOMES: Final = {
     "Delivery": "producing.delivery",
     "FetchSpec": "reading.fetched",
     "Fetched": "reading.fetched",
+    "GroupMetadata": "core.group_metadata",
     "MessageBatch": "reading.message_batch",
     "ListChange": "admin.configs",
     "NewPassword": "admin.users",

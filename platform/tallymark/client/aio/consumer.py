@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from tallymark.client.aio.executor import SingleThreadExecutor
+from tallymark.client.aio.for_transactions import AsyncForTransactions
 from tallymark.client.aio.settings import settings_of
 from tallymark.client.connector.connector import ConsumerConnector
 from tallymark.client.consuming.stream import Stream
@@ -45,7 +46,7 @@ _POLL_S: Final = 0.25
 """The longest that commit() or seek() waits for an iteration that waits for messages."""
 
 
-class AsyncConsumer:
+class AsyncConsumer(AsyncForTransactions):
     """One consumer of a group. Takes the settings of
     :class:`~tallymark.client.connector.connector.ConsumerConnector`; its hooks are called in
     threads.
@@ -267,6 +268,7 @@ class AsyncConsumer:
         if self._waiting:
             return
         self._settle_batch(len(self._batch))
+        self._note_group(self._connector())
         found: Sequence[Any]
         if self._columns:
             batch = stream.poll_batch(_POLL_S)

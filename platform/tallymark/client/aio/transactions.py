@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Self
 
+from tallymark.client.core.group_metadata import GroupMetadata
 from tallymark.client.producing.core import ProducerCore
 from tallymark.client.producing.transaction_calls import as_group, call_seconds, manager_of
-from tallymark.client.producing.transactions.requests import GroupMetadata
 from tallymark.errors import CommitInDoubt, TallymarkError
 
 log: Final = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Unpack
 
 from tallymark.client.connector.engine import Engine, Shared
+from tallymark.client.connector.for_transactions import ForTransactions
 from tallymark.client.connector.group_protocols import (
     BrokerGroupProtocol,
     GroupProtocol,
@@ -43,7 +44,7 @@ from tallymark.protocol.topic_partition import TopicPartition
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 
 
-class ConsumerConnector(ClosedByWith):
+class ConsumerConnector(ForTransactions, ClosedByWith):
     """One consumer of a group. Thread-safe, but each stream is for one thread.
 
     Which group: ``group`` names it; its consumers share the messages, every group gets all of them.

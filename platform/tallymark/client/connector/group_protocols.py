@@ -8,12 +8,14 @@ from tallymark.client.consuming.commit import OffsetStore, ZooKeeperOffsets
 from tallymark.client.consuming.coordination import Coordination, Parts
 from tallymark.client.consuming.settings import ConsumerSettings, new_consumer_id
 from tallymark.client.core.bootstrap import Bootstrap
+from tallymark.client.core.group_metadata import GroupMetadata
 from tallymark.client.core.security.security import ClientSecurity
 from tallymark.client.group.coordinator import GroupCoordinator
 from tallymark.client.group.coordinator_connection import CoordinatorConnection
 from tallymark.client.group.offsets import BrokerOffsets
 from tallymark.client.zookeeper_group.coordinator import Coordinator
 from tallymark.coordination.session.zookeeper import ZooKeeper
+from tallymark.errors import CODES, CommitFailedError, UserError
 
 
 class GroupProtocol(Protocol):
@@ -25,6 +27,10 @@ class GroupProtocol(Protocol):
     store: OffsetStore
 
     def coordinate(self, parts: Parts) -> Coordination: ...
+
+    def membership(self) -> GroupMetadata:
+        """As which member it reads at this moment."""
+        ...
 
     def close(self) -> None: ...
 
@@ -51,6 +57,14 @@ class ZooKeeperGroupProtocol:
             self._zookeeper, settings.group, self.member, parts, settings.auto_commit_ms
         )
 
+    def membership(self) -> GroupMetadata:
+        """UserError: transactions store offsets with the brokers."""
+        raise UserError(
+            f"group {self._settings.group} keeps its offsets in ZooKeeper, which no transaction "
+            "writes to",
+            'give coordinator="brokers"',
+        )
+
     def close(self) -> None:
         """End the session. Idempotent."""
         self._zookeeper.close()
@@ -74,6 +88,18 @@ class BrokerGroupProtocol:
     def coordinate(self, parts: Parts) -> Coordination:
         """The loop that runs the state machine, and its worker."""
         return GroupCoordinator(self._link, self._offsets, self._settings, self.member, parts)
+
+    def membership(self) -> GroupMetadata:
+        """CommitFailedError while it is in no generation of its group: what names no member is
+        not checked by a coordinator."""
+        term, settings = self._offsets.term, self._settings
+        if term.generation < 0 or not term.member_id:
+            raise CommitFailedError(
+                CODES["REBALANCE_IN_PROGRESS"],
+                f"this consumer is in no generation of group {settings.group} at this moment",
+            )
+        instance = settings.group_instance_id
+        return GroupMetadata(settings.group, term.generation, term.member_id, instance)
 
     def close(self) -> None:
         """Close the connections. Idempotent."""

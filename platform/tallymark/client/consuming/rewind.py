@@ -6,14 +6,20 @@ what is queued or on its way for the old one finds its partition given up, and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from tallymark.client.consuming.brokers import BrokerLink
 from tallymark.client.consuming.fetcher import FetcherThread
 from tallymark.client.consuming.reset import POLICIES
 from tallymark.client.consuming.stream import Stream
-from tallymark.client.consuming.subscription_state import PartitionProgress, SubscriptionState
+from tallymark.client.consuming.subscription_state import (
+    PartitionProgress,
+    SubscriptionState,
+    not_owned,
+)
+from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import CommitFailedError, ConnectError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
 
@@ -41,6 +47,8 @@ class Rewinder:
             raise UserError(f"{offset!r} is no offset of {place[0]}-{place[1]}", "give 0 or more")
         with self._positions.changing:
             old = self._positions.item(place)
+            if not old.active:  # given up, and about to be forgotten: nothing may revive it
+                raise not_owned(place)
             self._positions.replace(old.moved_to(offset))
             self._streams[old.stream].revoke([old])
             self._fetcher.assign(self._positions.items())
@@ -72,6 +80,28 @@ class Rewinder:
             except CommitFailedError:
                 continue  # it went to another consumer while we asked
             moved[place] = offset
+        return moved
+
+    def to_stored(
+        self,
+        first: Mapping[TopicPartition, int],
+        read: Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, Position]],
+    ) -> dict[TopicPartition, int]:
+        """Go on where ``read`` says that the group has come to, in each of the partitions of
+        ``first``; at its offset there where nothing is stored. Partitions that were given up, also
+        those that have come back since, are left as they are."""
+        before = {(i.topic, i.partition): i for i in self._positions.items()}
+        ours = [place for place in sorted(first) if place in before]
+        stored = read(ours) if ours else {}
+        moved: dict[TopicPartition, int] = {}
+        for place in ours:
+            offset = stored[place].offset if place in stored else first[place]
+            with self._positions.changing:
+                if before[place] not in self._positions.items():
+                    continue  # its next owner may have stored more since, which may be we
+                with suppress(CommitFailedError):
+                    self.seek(place, offset)
+                    moved[place] = offset
         return moved
 
     def _offset(self, place: TopicPartition, time: int) -> int:

@@ -114,6 +114,12 @@ class Handed(NamedTuple):
     held: Mapping[PartitionProgress, int] = MappingProxyType({})
 
 
+def not_owned(place: TopicPartition) -> CommitFailedError:
+    """The error of a call for a partition that is another consumer's."""
+    text = f"{place[0]}-{place[1]} is not owned by this consumer (any more)"
+    return CommitFailedError(CODES["ILLEGAL_GENERATION"], text)
+
+
 class SubscriptionState:
     """The progress of all owned partitions. Safe from any thread.
 
@@ -157,8 +163,7 @@ class SubscriptionState:
         with self._lock:
             item = self._items.get(place)
         if item is None:
-            text = f"{place[0]}-{place[1]} is not owned by this consumer (any more)"
-            raise CommitFailedError(CODES["ILLEGAL_GENERATION"], text)
+            raise not_owned(place)
         return item
 
     def replace(self, item: PartitionProgress) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from tallymark.client.core.group_metadata import GroupMetadata
 from tallymark.client.producing.batch_delivery import BatchDelivery
 from tallymark.client.producing.core import ProducerCore
 from tallymark.client.producing.delivery import Delivery, OnDelivery
 from tallymark.client.producing.interceptors.queue_interceptor import OutgoingRecord
 from tallymark.client.producing.record_appender import RecordAppender
 from tallymark.client.producing.transactions.manager import TransactionManager
-from tallymark.client.producing.transactions.requests import GroupMetadata
 from tallymark.errors import CommitInDoubt, LocalProtocolError, TallymarkError
 from tallymark.protocol.records.batch import Header
 

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from tallymark.client.core import supervised
 from tallymark.client.core.cluster import Cluster
+from tallymark.client.core.group_metadata import GroupMetadata
 from tallymark.client.producing.batches.batch import NO_IDENTITY, Identity
 from tallymark.client.producing.sending.producer_ids import ProducerIds
 from tallymark.client.producing.sending.sender import Sender
@@ -23,9 +24,6 @@ from tallymark.client.producing.transactions.questions import (
     EXPLICIT,
     IMPLICIT,
     TransactionQuestions,
-)
-from tallymark.client.producing.transactions.requests import (
-    GroupMetadata,
 )
 from tallymark.errors import (
     CODES,

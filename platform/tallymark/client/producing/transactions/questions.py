@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from tallymark.client.core.cluster import Cluster
+from tallymark.client.core.group_metadata import GroupMetadata
 from tallymark.client.producing.batches.batch import Identity
 from tallymark.client.producing.transactions.coordinator import (
     GROUP,
@@ -14,7 +15,6 @@ from tallymark.client.producing.transactions.coordinator import (
     CoordinatorFinder,
 )
 from tallymark.client.producing.transactions.requests import (
-    GroupMetadata,
     Place,
     add_partitions,
     offset_commit,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
+from tallymark.client.core.group_metadata import GroupMetadata
 from tallymark.client.producing.batches.batch import Identity
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
@@ -19,16 +19,6 @@ from tallymark.protocol.messages import (
 
 Place = tuple[str, int]
 """Topic and partition."""
-
-
-class GroupMetadata(NamedTuple):
-    """A group and the member of it that reads: with generation and member id the group's
-    coordinator refuses offsets of a member that is no longer one (KIP-447)."""
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 def add_partitions(
