@@ -160,9 +160,13 @@ def test_a_rebalance_in_the_middle_aborts(rig: CopyRig, strategy: str) -> None:
     source, target = rig.topic(2, 100), rig.topic(2)
     joined = threading.Event()
 
+    def join() -> None:
+        rig.stream(source, **settings)
+        joined.set()
+
     def another_member_joins() -> None:
         first = consumer.group_metadata()
-        threading.Thread(target=lambda: (rig.stream(source, **settings), joined.set())).start()
+        threading.Thread(target=join).start()
         eventually(lambda: consumer.group_metadata() != first, seconds=SECONDS)
 
     settings = COPYING | {"partition_assignment_strategy": strategy}
@@ -262,8 +266,7 @@ def test_a_record_that_the_buffer_drops_is_not_left_out(rig: CopyRig) -> None:
     def enlarge(message: Message) -> list[OutgoingRecord]:
         return [OutgoingRecord(target, b"%s" % message.value, headers=(("x", large),))]
 
-    settings = {"on_buffer_full": "drop", "buffer_memory": 40_000, "linger_ms": 500}
-    producer = rig.transactional(**settings)
+    producer = rig.transactional(on_buffer_full="drop", buffer_memory=40_000, linger_ms=500)
     copier = Copier(rig.consumer(**COPYING), producer, source, enlarge, max_records=200)
     with pytest.raises(BufferFullError):
         copy_all(copier, 200)
