@@ -15,6 +15,7 @@ from tallymark_dashboards.access.identity import TrustedProxy
 from tallymark_dashboards.access.login import login_of
 from tallymark_dashboards.actions.desk import RepairDesk
 from tallymark_dashboards.app.application import create_app
+from tallymark_dashboards.live.standby import Standby
 from tallymark_dashboards.snapshots.holder import Snapshots
 from tallymark_dashboards.snapshots.watch import Watch
 
@@ -52,7 +53,10 @@ class DashboardServer:
             outside = Forwarded(access.around(self._app), TrustedProxy(settings.proxy))
             app = AccessLog(outside, self._access)
             self._server = WebServer(app, listener, "dashboards", tls=access.tls)
+            state = self._app.state
+            self._standby = Standby(state.renderings, state.context.prefix)
             self._watch.start()
+            self._standby.start()
             undo.pop_all()
 
     def check(self) -> None:
@@ -61,6 +65,7 @@ class DashboardServer:
 
     def close(self) -> None:
         """Stop serving; idempotent."""
+        self._standby.close()
         self._app.state.hub.stop()
         self._app.state.audit_api.waits.stop()
         self._app.state.context.peeks.close()

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tallymark.clock import now_ms
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.reading.marker import StoreVersion, store_marker
-from tallymark_dashboards.access.user import User
+from tallymark_dashboards.access.user import VIEWER, User
 from tallymark_dashboards.frame.context import Context
 from tallymark_dashboards.frame.registry import needs_store, page_at
 from tallymark_dashboards.frame.rendering import Composed, Rendered, compose, fragment
@@ -84,8 +84,8 @@ class Renderings:
         prefix: str | None = None,
     ) -> PageShown:
         """The page as this user sees it, with links below ``prefix`` (None: that of the settings).
-        While the store is away, the last one that was made for this user; SQLAlchemyError: there is
-        none. LookupError: no page is there."""
+        While the store is away, the last one that was made for this user, else for any viewer;
+        SQLAlchemyError: there is none. LookupError: no page is there."""
         address, asked = Address.of(path, query, user, prefix), self._clock()
         entry = page_at(path)
         if entry is not None and entry.asks:
@@ -94,7 +94,7 @@ class Renderings:
             try:
                 return _seen_by(user, self._made(address, asked))
             except SQLAlchemyError as error:
-                kept = self._kept.get(address)
+                kept = self._kept.get(address) or self._kept.get(_of_viewers(address))
                 if kept is None:
                     raise
                 why = _stale(error, kept.at_ms)
@@ -116,15 +116,14 @@ class Renderings:
     def kept_at(
         self, path: str, user: User, prefix: str | None = None
     ) -> list[tuple[tuple[tuple[str, str], ...], int]]:
-        """The queries with which the page at ``path`` was made for this user, and when (ms), the
-        newest first; at most :data:`MOST_NAMED`."""
+        """The queries with which the page at ``path`` was made for this user or for any viewer, and
+        when (ms), the newest first; at most :data:`MOST_NAMED`."""
         mine = Address.of(path, (), user, prefix)
-        found = [
-            (address.query, kept.at_ms)
-            for address, kept in self._kept.items()
-            if address._replace(query=()) == mine
-        ]
-        return sorted(found, key=lambda one: -one[1])[:MOST_NAMED]
+        found: dict[tuple[tuple[str, str], ...], int] = {}
+        for address, kept in self._kept.items():
+            if address._replace(query=()) in (mine, _of_viewers(mine)):
+                found[address.query] = max(kept.at_ms, found.get(address.query, 0))
+        return sorted(found.items(), key=lambda one: -one[1])[:MOST_NAMED]
 
     def close(self) -> None:
         """Give the connection back. Idempotent."""
@@ -157,6 +156,11 @@ class Renderings:
         path, query, user, prefix = address
         composed = compose(self._context, path, query, user, began_ms, prefix)
         return PageShown(composed, fragment(self._context, composed), began_ms)
+
+
+def _of_viewers(address: Address) -> Address:
+    """As users see it who may look and change nothing; every user of a page may look."""
+    return address._replace(user=VIEWER)
 
 
 def _seen_by(user: User, shown: PageShown) -> PageShown:

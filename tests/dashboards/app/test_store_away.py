@@ -4,10 +4,12 @@ the others show what they showed last. Nothing is empty, a traceback, or JSON fo
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
 from prepared_clusters import snapshots
@@ -15,15 +17,20 @@ from prepared_store import deployment_in, prepare
 
 from tallymark import sql
 from tallymark.clock import now_ms
-from tallymark.deployment import Deployment
+from tallymark.deployment import DashboardSettings, Deployment
+from tallymark.processes.ports import with_free_ports
 from tallymark_audit.store import Store, open_store
-from tallymark_dashboards.access.user import VIEWER
+from tallymark_dashboards.access.user import VIEWER, Role, User
 from tallymark_dashboards.app.application import create_app
 from tallymark_dashboards.frame import age
+from tallymark_dashboards.frame.navigation import ORDER
 from tallymark_dashboards.frame.registry import PAGES
-from tallymark_dashboards.live import renderings
+from tallymark_dashboards.live import renderings, standby
 from tallymark_dashboards.live.feeds import Address
+from tallymark_dashboards.live.renderings import Renderings
+from tallymark_dashboards.live.standby import Standby
 from tallymark_dashboards.pages import load_pages
+from tallymark_dashboards.server import DashboardServer
 
 load_pages()
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -141,6 +148,51 @@ def test_other_pages_show_what_was_shown_last_or_where_that_is(place: Place, how
     other = place.client.get("/?range=24h").text.partition("<main")[2]
     assert "q=pay, range=6h" in other
     assert 'href="/?q=pay&amp;range=6h"' in other
+
+
+@pytest.mark.parametrize("user", [VIEWER, User.of("eve", [Role.OPERATOR])])
+def test_pages_that_were_not_opened_show_a_last_state_too(place: Place, user: User) -> None:
+    """The store was away before the first page of the day was opened: each was a 503."""
+    shown: Renderings = place.client.app.state.renderings  # type: ignore[attr-defined]
+    kept = Standby(shown, "")
+    kept.look()
+    place.take_away("moved")
+    kept.look()  # what is there stays
+    for name in ORDER:
+        entry = PAGES[name]
+        if entry.needs_store and not entry.asks:
+            page = shown.page(entry.path, (), user, "")
+            assert WHY["moved"] in page.stale, name
+            assert page.composed.values["user"] == user
+            (known,) = shown.kept_at(entry.path, user, "")
+            assert known == ((), page.at)
+    kept.close()
+
+
+def test_the_server_renders_pages_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standby, "FIRST_S", 0.01)
+    monkeypatch.setattr(standby, "BETWEEN_S", 0.0)
+    looked, look = threading.Event(), Standby.look
+
+    def noted(self: Standby, between_s: float = 0.0) -> None:
+        look(self, between_s)
+        looked.set()
+
+    monkeypatch.setattr(Standby, "look", noted)
+    deployment = with_free_ports(deployment_in(tmp_path, dashboards=DashboardSettings(port=0)))
+    server = DashboardServer(deployment)
+    try:
+        assert looked.wait(60)
+        file = Path(deployment.audit_store.removeprefix("sqlite:///"))
+        file.rename(file.with_suffix(".away"))
+        answer = httpx.get(f"{deployment.dashboards.url}/wall", headers=BROWSER, timeout=60)
+        assert answer.status_code == 200
+        assert 'id="stale"' in answer.text
+    finally:
+        server.close()
+    assert "dashboards-standby" not in {one.name for one in threading.enumerate()}
 
 
 def test_a_table_for_programs_says_it_in_json(place: Place) -> None:
