@@ -152,6 +152,7 @@ TABLE: Final[dict[int, ErrorRow]] = _table(
     ErrorRow(114, "MISMATCHED_ENDPOINT_TYPE", False, "client", "brokers are asked for what controllers know"),
     ErrorRow(115, "UNSUPPORTED_ENDPOINT_TYPE", False, "client", "there is no such type of endpoint"),
     ErrorRow(120, "TRANSACTION_ABORTABLE", False, "client", "the transaction has to be aborted"),
+    ErrorRow(128, "INVALID_REGULAR_EXPRESSION", False, "client", "the pattern is none that the broker knows"),
 )
 # fmt: on
 

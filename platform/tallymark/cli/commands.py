@@ -151,6 +151,10 @@ COMMANDS: Final[dict[str, Entry]] = {
     "topics": Entry(
         "tallymark.cli.admin.topics:command", "List, create, describe, change and delete topics."
     ),
+    "transactions": Entry(
+        "tallymark.cli.admin.transactions.command:command",
+        "List transactions, find those that hang, and abort them.",
+    ),
     "up": Entry(
         "tallymark.cli.stack.up:command",
         "Start the whole stack on this machine.",

@@ -44,11 +44,16 @@ def event_time_ms(value: Any) -> int:
 def ago_ms(text: str, now_ms: int | None = None) -> int | None:
     """``90s``, ``10m``, ``2h``, ``7d`` before now, as ms since the epoch; None: it is no such
     text."""
-    found = _AGO.fullmatch(text.strip())
-    if found is None:
+    long_ms = duration_ms(text)
+    if long_ms is None:
         return None
-    now = clock.now_ms() if now_ms is None else now_ms
-    return now - int(found[1]) * _UNITS_MS[found[2]]
+    return (clock.now_ms() if now_ms is None else now_ms) - long_ms
+
+
+def duration_ms(text: str) -> int | None:
+    """``90s``, ``10m``, ``2h``, ``7d`` as ms; None: it is no such text."""
+    found = _AGO.fullmatch(text.strip())
+    return None if found is None else int(found[1]) * _UNITS_MS[found[2]]
 
 
 @lru_cache(maxsize=1024)  # a busy server's log has many lines a second

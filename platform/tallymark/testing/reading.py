@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from tallymark.client.reading.isolation import Isolation
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 
 
-def read_topic(bootstrap_servers: str, topic: str) -> list[Message]:
-    """All messages that are in ``topic`` now, partition after partition, from the first one on.
-    Empty when there is no such topic.
+def read_topic(
+    bootstrap_servers: str, topic: str, *, isolation: Isolation = "read_uncommitted"
+) -> list[Message]:
+    """All messages that are in ``topic`` now, partition after partition, from the first one on;
+    with ``isolation`` read_committed up to the first open transaction. Empty when there is no such
+    topic.
 
     Raises KafkaError for what cannot be read, ConnectError when no broker answers.
     """
     messages: list[Message] = []
-    with SimpleConsumer(bootstrap_servers=bootstrap_servers, client_id="read_topic") as consumer:
+    with SimpleConsumer(
+        bootstrap_servers=bootstrap_servers, client_id="read_topic", isolation=isolation
+    ) as consumer:
         if topic not in consumer.topics():
             return messages
         starts = consumer.start_offsets(topic)

@@ -13,4 +13,5 @@ replays that. Read in this order:
 :mod:`~tallymark.transactions.markers`       which markers go to which broker, and when again
 :mod:`~tallymark.transactions.state`         what is kept: changed by replay only; what is overdue
 :mod:`~tallymark.transactions.records`       Kafka's record formats of ``__transaction_state``
+:mod:`~tallymark.transactions.patterns`      which ids a client's pattern matches, in linear time
 """

@@ -281,11 +281,16 @@ def test_ids_are_listed_and_described() -> None:
             (ListTransactionsRequest([], [producer[0] + 1]), []),
             (ListTransactionsRequest([], [], 500), ["id"]),
             (ListTransactionsRequest([], [], 501), []),
+            (ListTransactionsRequest(transactional_id_pattern="i[a-d]"), ["id"]),
+            (ListTransactionsRequest(transactional_id_pattern="i"), []),
+            (ListTransactionsRequest(transactional_id_pattern=""), ["id"]),
         ):
-            listed = await transactions.ask(filters, 1)
+            listed = await transactions.ask(filters, 2)
             assert [each.transactional_id for each in listed.transaction_states] == expected
             unknown = [each for each in filters.state_filters if each == "Nonsense"]
             assert list(listed.unknown_state_filters) == unknown
+        refused = await transactions.ask(ListTransactionsRequest(transactional_id_pattern="("), 2)
+        assert NAMES[refused.error_code] == "INVALID_REGULAR_EXPRESSION"
 
     run(story())
 

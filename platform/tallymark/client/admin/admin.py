@@ -6,7 +6,7 @@
 
 One file a subject: :mod:`.topics`, :mod:`.configs`, :mod:`.groups`,
 :mod:`.offsets` (:mod:`.reset`), :mod:`.lag`, :mod:`.records`,
-:mod:`.cluster`, :mod:`.features`, :mod:`.moves`, :mod:`.acls`,
+:mod:`.cluster`, :mod:`.features`, :mod:`.moves`, :mod:`.transactions`, :mod:`.acls`,
 :mod:`.users`. :mod:`.routes` finds the broker that can answer a request, and decides
 when to send it again.
 """
@@ -19,12 +19,19 @@ from tallymark.client.admin.configs import ConfigAdmin
 from tallymark.client.admin.features import FeaturesAdmin
 from tallymark.client.admin.lag import LagAdmin
 from tallymark.client.admin.moves import MovesAdmin
-from tallymark.client.admin.topics import TopicAdmin
+from tallymark.client.admin.transactions.finding import TransactionAdmin
 from tallymark.client.admin.users import UserAdmin
 
 
 class Admin(
-    TopicAdmin, ConfigAdmin, LagAdmin, ClusterAdmin, FeaturesAdmin, MovesAdmin, AclAdmin, UserAdmin
+    ConfigAdmin,
+    LagAdmin,
+    TransactionAdmin,
+    ClusterAdmin,
+    FeaturesAdmin,
+    MovesAdmin,
+    AclAdmin,
+    UserAdmin,
 ):
     """Manages one cluster, ours or Apache Kafka. Thread-safe; close it, or use ``with``.
 

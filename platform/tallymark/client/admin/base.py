@@ -22,6 +22,7 @@ from tallymark.client.metrics import Metrics
 from tallymark.closing import ClosedByWith
 from tallymark.errors import ConnectError
 from tallymark.net.addresses import Address
+from tallymark.protocol.messages.k10_find_coordinator import GROUP
 from tallymark.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -87,14 +88,15 @@ class AdminBase(ClosedByWith):
         return self._settle(partitions, attempt, what)
 
     def _of_coordinators(
-        self, groups: Iterable[str], ask: AskMany[str, V], what: str
+        self, keys: Iterable[str], ask: AskMany[str, V], what: str, kind: int = GROUP
     ) -> Results[str, V]:
-        """``ask(coordinator's address, its groups)``, until every group has a result."""
+        """``ask(coordinator's address, its groups)``, until every group has a result; with ``kind``
+        TRANSACTION, of transactional ids."""
 
         async def attempt(pending: list[str]) -> Outcomes[str, V]:
-            return await from_coordinators(self._cluster, pending, ask)
+            return await from_coordinators(self._cluster, pending, ask, kind)
 
-        return self._settle(groups, attempt, what)
+        return self._settle(keys, attempt, what)
 
     def _of_brokers(
         self, brokers: Iterable[int] | None, ask: Callable[[Address], Awaitable[V]], what: str

@@ -29,13 +29,15 @@ class EpochEnd:
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
     """An idempotent producer that a partition remembers; -1 in a field that it does not know.
-    ``transaction_start`` is the first offset of its open transaction."""
+    ``transaction_start`` is the first offset of its open transaction, ``coordinator_epoch`` that of
+    the coordinator whose marker came last."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
     last_timestamp: int
     transaction_start: int
+    coordinator_epoch: int = -1
 
 
 class RecordAdmin(OffsetAdmin):
@@ -152,6 +154,7 @@ class RecordAdmin(OffsetAdmin):
                         one.last_sequence,
                         one.last_timestamp,
                         one.current_txn_start_offset,
+                        one.coordinator_epoch,
                     )
                     for one in part.active_producers
                 )

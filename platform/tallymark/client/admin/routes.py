@@ -24,6 +24,7 @@ from tallymark.errors import (
 )
 from tallymark.net.addresses import Address
 from tallymark.protocol import messages
+from tallymark.protocol.messages.k10_find_coordinator import GROUP
 from tallymark.protocol.schema import Message, Request
 from tallymark.protocol.topic_partition import TopicPartition
 
@@ -35,7 +36,7 @@ _PATIENCE: Final = 1.0
 that."""
 _LONGEST_BACKOFF: Final = 1.0
 _MANY: Final = 500
-"""Groups in one request."""
+"""Keys in one request."""
 
 Attempt: TypeAlias = Callable[[list[K]], Awaitable[Outcomes[K, V]]]
 AskMany: TypeAlias = Callable[[Address, list[K]], Awaitable[Outcomes[K, V]]]
@@ -114,18 +115,20 @@ async def from_leaders(
 
 async def from_coordinators(
     cluster: Cluster,
-    groups: Iterable[str],
+    keys: Iterable[str],
     ask: AskMany[str, V],
+    kind: int = GROUP,
 ) -> Outcomes[str, V]:
-    """``ask(coordinator's address, its groups)`` for every coordinator, all at the same time."""
-    found = await find_coordinators(cluster, groups)
+    """``ask(coordinator's address, its groups)`` for every coordinator, all at the same time; with
+    ``kind`` TRANSACTION, its transactional ids."""
+    found = await find_coordinators(cluster, keys, kind)
     outcomes: Outcomes[str, V] = {}
     looked_after: dict[Address, list[str]] = {}
-    for group, where in found.items():
+    for key, where in found.items():
         if isinstance(where, TallymarkError):
-            outcomes[group] = where
+            outcomes[key] = where
         else:
-            looked_after.setdefault(where[1], []).append(group)
+            looked_after.setdefault(where[1], []).append(key)
     for answers in await asyncio.gather(
         *(_asked(ask, address, names) for address, names in looked_after.items())
     ):
@@ -134,41 +137,47 @@ async def from_coordinators(
 
 
 async def find_coordinators(
-    cluster: Cluster, groups: Iterable[str]
+    cluster: Cluster, keys: Iterable[str], kind: int = GROUP
 ) -> Outcomes[str, tuple[int, Address]]:
-    """Group -> (broker id, address) of its coordinator. Many groups are one request, where brokers
-    serve that (KIP-699)."""
+    """Group, or transactional id -> (broker id, address) of its coordinator. Many are one request,
+    where brokers serve that (KIP-699)."""
     found: Outcomes[str, tuple[int, Address]] = {}
-    names = list(dict.fromkeys(groups))
+    names = list(dict.fromkeys(keys))
     for first in range(0, len(names), _MANY):
-        found |= await _find_many(cluster, names[first : first + _MANY])
+        found |= await _find_many(cluster, names[first : first + _MANY], kind)
     return found
 
 
-async def _find_many(cluster: Cluster, names: Sequence[str]) -> Outcomes[str, tuple[int, Address]]:
+async def _find_many(
+    cluster: Cluster, names: Sequence[str], kind: int
+) -> Outcomes[str, tuple[int, Address]]:
     found: Outcomes[str, tuple[int, Address]] = {}
     left = list(names)
     while left:
         try:
             # In both forms: one key up to v3, many from v4.
             answer = await cluster.ask_any(
-                messages.FindCoordinatorRequest(key=left[0], coordinator_keys=tuple(left))
+                messages.FindCoordinatorRequest(
+                    key=left[0], key_type=kind, coordinator_keys=tuple(left)
+                )
             )
         except (ConnectError, KafkaError) as error:
             return found | dict.fromkeys(left, error)
         if answer.coordinators:
-            return found | {one.key: _place(one.key, one) for one in answer.coordinators}
-        found[left[0]] = _place(left[0], answer)
+            return found | {one.key: _place(one.key, kind, one) for one in answer.coordinators}
+        found[left[0]] = _place(left[0], kind, answer)
         left = left[1:]
     return found
 
 
 def _place(
-    group: str,
+    key: str,
+    kind: int,
     one: messages.FindCoordinatorResponse | messages.FindCoordinatorResponseCoordinator,
 ) -> tuple[int, Address] | KafkaError:
     if one.error_code:
-        return refusal(one.error_code, f"group {group}", one.error_message)
+        what = "group" if kind == GROUP else "transactional id"
+        return refusal(one.error_code, f"{what} {key}", one.error_message)
     return one.node_id, Address(one.host, one.port)
 
 
