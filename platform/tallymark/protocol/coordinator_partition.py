@@ -6,6 +6,13 @@ the partition is the coordinator of the group or transaction.
 
 from __future__ import annotations
 
+from typing import Final
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+SHARE: Final = 2
+"""Kinds of keys, as FindCoordinator has them."""
+
 
 def coordinator_partition(key: str, partitions: int) -> int:
     """Kafka's choice: ``(hashCode(key) & 0x7fffffff) % partitions``.

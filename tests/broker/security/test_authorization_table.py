@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
+from eventually import eventually
 from security_world import add_users, log_in
 
 from tallymark.errors import CODES
@@ -520,7 +521,15 @@ def root(broker: BrokerThread) -> Iterator[WireClient]:
         made = m.CreateTopicsRequestTopic(name="secret", num_partitions=1, replication_factor=1)
         client.ask(m.CreateTopicsRequest(topics=(made,)), 5)
         client.ask(m.FindCoordinatorRequest(key="circle"), 1)
+        client.ask(m.FindCoordinatorRequest(key="deal", key_type=1), 1)
+        eventually(lambda: _has_coordinator(client))  # whichever test is the first
         yield client
+
+
+def _has_coordinator(client: WireClient) -> bool:
+    (found,) = client.ask(m.DescribeTransactionsRequest(("deal",)), 0).transaction_states
+    not_yet = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+    return found.error_code not in {CODES[name] for name in not_yet}
 
 
 def client_of(broker: BrokerThread, user: str) -> WireClient:

@@ -285,7 +285,9 @@ def test_ids_are_listed_and_described() -> None:
             (ListTransactionsRequest(transactional_id_pattern="i"), []),
             (ListTransactionsRequest(transactional_id_pattern=""), ["id"]),
         ):
-            listed = await transactions.ask(filters, 2)
+            task = await transactions.start(filters, 2)
+            transactions.commit_all()
+            listed = await task
             assert [each.transactional_id for each in listed.transaction_states] == expected
             unknown = [each for each in filters.state_filters if each == "Nonsense"]
             assert list(listed.unknown_state_filters) == unknown

@@ -22,14 +22,13 @@ from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.acls.words import Operation, ResourceType
+from tallymark.protocol.coordinator_partition import GROUP, TRANSACTION
 from tallymark.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     FindCoordinatorResponseCoordinator,
 )
 
-GROUP: Final = 0
-TRANSACTION: Final = 1
 _FIRST_WITH_MANY: Final = 4
 
 

@@ -22,7 +22,7 @@ from tallymark.client.metrics import Metrics
 from tallymark.closing import ClosedByWith
 from tallymark.errors import ConnectError
 from tallymark.net.addresses import Address
-from tallymark.protocol.messages.k10_find_coordinator import GROUP
+from tallymark.protocol.coordinator_partition import GROUP
 from tallymark.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from tallymark.errors import (
 )
 from tallymark.net.addresses import Address
 from tallymark.protocol import messages
-from tallymark.protocol.messages.k10_find_coordinator import GROUP
+from tallymark.protocol.coordinator_partition import GROUP
 from tallymark.protocol.schema import Message, Request
 from tallymark.protocol.topic_partition import TopicPartition
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.schema import (
@@ -22,10 +21,6 @@ from tallymark.protocol.schema import (
     f,
     wire,
 )
-
-GROUP: Final = 0
-TRANSACTION: Final = 1
-SHARE: Final = 2
 
 
 @wire

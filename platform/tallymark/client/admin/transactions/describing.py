@@ -12,7 +12,7 @@ from tallymark.client.admin.transactions.hanging import KnownTransaction
 from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.net.addresses import Address
 from tallymark.protocol import messages
-from tallymark.protocol.messages.k10_find_coordinator import TRANSACTION
+from tallymark.protocol.coordinator_partition import TRANSACTION
 
 _SINCE_DURATION = 1
 _SINCE_PATTERN = 2

@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 from tallymark.client.core.cluster import Cluster
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
 from tallymark.net.addresses import Address
+from tallymark.protocol.coordinator_partition import GROUP, TRANSACTION
 from tallymark.protocol.messages import FindCoordinatorRequest
-from tallymark.protocol.messages.k10_find_coordinator import GROUP, TRANSACTION
 from tallymark.protocol.schema import Message, Request
 
 __all__ = ["GROUP", "TRANSACTION", "CoordinatorFinder"]
