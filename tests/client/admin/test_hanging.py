@@ -16,7 +16,7 @@ from tallymark.client.admin.transactions.finding import TransactionAdmin
 from tallymark.client.admin.transactions.hanging import (
     KnownTransaction,
     OpenTransaction,
-    Verdict,
+    Standing,
     judge,
     still_open,
 )
@@ -37,28 +37,28 @@ def known(
 @pytest.mark.parametrize(
     ("ids", "verdict", "why"),
     [
-        ([], Verdict.HANGING, "no transactional id has this producer id"),
-        ([known("Ongoing", producer=8)], Verdict.HANGING, "no transactional id"),
-        ([known("Empty")], Verdict.HANGING, "has finished it: Empty"),
-        ([known("CompleteCommit", 6)], Verdict.HANGING, "has finished it: CompleteCommit"),
-        ([known("CompleteAbort", 5)], Verdict.HANGING, "has finished it: CompleteAbort"),
-        ([known("Dead")], Verdict.HANGING, "has finished it: Dead"),
-        ([known("SomethingNew")], Verdict.HANGING, "has finished it: SomethingNew"),
-        ([known("Ongoing")], Verdict.RUNNING, "has it open"),
-        ([known("Ongoing", 4)], Verdict.HANGING, "epoch 4, older than 5"),
-        ([known("Ongoing", 6)], Verdict.HANGING, "left behind by epoch 5; epoch 6 is open"),
-        ([known("Ongoing", 5, frozenset((("t", 1),)))], Verdict.HANGING, "does not have this"),
+        ([], Standing.HANGING, "no transactional id has this producer id"),
+        ([known("Ongoing", producer=8)], Standing.HANGING, "no transactional id"),
+        ([known("Empty")], Standing.HANGING, "has finished it: Empty"),
+        ([known("CompleteCommit", 6)], Standing.HANGING, "has finished it: CompleteCommit"),
+        ([known("CompleteAbort", 5)], Standing.HANGING, "has finished it: CompleteAbort"),
+        ([known("Dead")], Standing.HANGING, "has finished it: Dead"),
+        ([known("SomethingNew")], Standing.HANGING, "has finished it: SomethingNew"),
+        ([known("Ongoing")], Standing.RUNNING, "has it open"),
+        ([known("Ongoing", 4)], Standing.HANGING, "epoch 4, older than 5"),
+        ([known("Ongoing", 6)], Standing.HANGING, "left behind by epoch 5; epoch 6 is open"),
+        ([known("Ongoing", 5, frozenset((("t", 1),)))], Standing.HANGING, "does not have this"),
         # The end raises the epoch (transaction.version 2, a timeout, a fence): its marker has that.
-        ([known("PrepareCommit", 6)], Verdict.ENDING, "PrepareCommit: its marker is on its way"),
-        ([known("PrepareAbort", 5)], Verdict.ENDING, "PrepareAbort: its marker is on its way"),
-        ([known("PrepareEpochFence", 6)], Verdict.ENDING, "its marker is on its way"),
-        ([known("PrepareAbort", 4)], Verdict.HANGING, "epoch 4, older than 5"),
-        ([known("PrepareAbort", 6, frozenset())], Verdict.HANGING, "does not have this partition"),
-        ([known("Empty"), known("Ongoing")], Verdict.RUNNING, "has it open"),
+        ([known("PrepareCommit", 6)], Standing.ENDING, "PrepareCommit: its marker is on its way"),
+        ([known("PrepareAbort", 5)], Standing.ENDING, "PrepareAbort: its marker is on its way"),
+        ([known("PrepareEpochFence", 6)], Standing.ENDING, "its marker is on its way"),
+        ([known("PrepareAbort", 4)], Standing.HANGING, "epoch 4, older than 5"),
+        ([known("PrepareAbort", 6, frozenset())], Standing.HANGING, "does not have this partition"),
+        ([known("Empty"), known("Ongoing")], Standing.RUNNING, "has it open"),
     ],
 )
 def test_what_follows_from_what_the_coordinators_say(
-    ids: list[KnownTransaction], verdict: Verdict, why: str
+    ids: list[KnownTransaction], verdict: Standing, why: str
 ) -> None:
     found = judge(OPEN, ids, all_answered=True)
     assert found.verdict is verdict
@@ -68,9 +68,9 @@ def test_what_follows_from_what_the_coordinators_say(
 def test_an_id_that_could_not_be_seen_is_not_taken_for_none() -> None:
     """A partition of the state topic without a leader is listed by no broker. Its transactions
     looked as if no coordinator knew them: an abort would have torn one apart that was running."""
-    assert judge(OPEN, [], all_answered=False).verdict is Verdict.UNDECIDED
-    assert judge(OPEN, [known("Empty")], all_answered=False).verdict is Verdict.HANGING
-    assert judge(OPEN, [known("Ongoing")], all_answered=False).verdict is Verdict.RUNNING
+    assert judge(OPEN, [], all_answered=False).verdict is Standing.UNDECIDED
+    assert judge(OPEN, [known("Empty")], all_answered=False).verdict is Standing.HANGING
+    assert judge(OPEN, [known("Ongoing")], all_answered=False).verdict is Standing.RUNNING
 
 
 def test_what_has_ended_while_the_coordinators_were_asked_does_not_hang() -> None:
@@ -112,16 +112,16 @@ class Cluster(TransactionAdmin):
 @pytest.mark.parametrize(
     ("cluster", "verdict"),
     [
-        (Cluster(), Verdict.HANGING),
-        (Cluster((1, 3), (1, 3)), Verdict.HANGING),
-        (Cluster((-1, 3), (-1, 3)), Verdict.UNDECIDED),
-        (Cluster((1, 3), (2, 4)), Verdict.UNDECIDED),
-        (Cluster((1, 3), (1, 4)), Verdict.UNDECIDED),
-        (Cluster((1, 3), (1, 3), error=ConnectError("b:1", "connect", "-")), Verdict.UNDECIDED),
+        (Cluster(), Standing.HANGING),
+        (Cluster((1, 3), (1, 3)), Standing.HANGING),
+        (Cluster((-1, 3), (-1, 3)), Standing.UNDECIDED),
+        (Cluster((1, 3), (2, 4)), Standing.UNDECIDED),
+        (Cluster((1, 3), (1, 4)), Standing.UNDECIDED),
+        (Cluster((1, 3), (1, 3), error=ConnectError("b:1", "connect", "-")), Standing.UNDECIDED),
     ],
 )
 def test_an_id_is_missing_only_where_all_coordinators_were_there_all_the_time(
-    cluster: Cluster, verdict: Verdict
+    cluster: Cluster, verdict: Standing
 ) -> None:
     (found,) = cluster.open_transactions([AT]).judged
     assert found.verdict is verdict

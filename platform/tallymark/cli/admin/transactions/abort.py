@@ -9,7 +9,7 @@ import click
 from tallymark import clock
 from tallymark.cli.admin.transactions.rows import OPEN, opened
 from tallymark.client.admin.admin import Admin
-from tallymark.client.admin.transactions.hanging import Judged, Verdict
+from tallymark.client.admin.transactions.hanging import Judged, Standing
 from tallymark.errors import UserError
 from tallymark.protocol.topic_partition import LATEST, TopicPartition
 from tallymark.shell.confirm import confirmed, destructive_options
@@ -49,7 +49,7 @@ def abort(
     at = name, partition
     with Admin(**take_target(options).client) as admin:
         one = _chosen(admin, at, start_offset, producer_id)
-        if one.verdict is not Verdict.HANGING and not force:
+        if one.verdict is not Standing.HANGING and not force:
             raise UserError(
                 f"{_named(one)} is not known to hang: {one.why}",
                 "let its producer or its coordinator end it; with --force only this partition is "

@@ -9,7 +9,7 @@ import click
 from tallymark import clock
 from tallymark.cli.admin.transactions.rows import OPEN, PRODUCERS, opened, producer
 from tallymark.client.admin.admin import Admin
-from tallymark.client.admin.transactions.hanging import Verdict
+from tallymark.client.admin.transactions.hanging import Standing
 from tallymark.errors import UserError
 from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC, TopicPartition
 from tallymark.shell.named import one_named, several_named
@@ -58,7 +58,7 @@ def find_hanging(
     shown = [
         one
         for one in found.judged
-        if all_open or one.verdict in (Verdict.HANGING, Verdict.UNDECIDED)
+        if all_open or one.verdict in (Standing.HANGING, Standing.UNDECIDED)
     ]
     if shown or as_json:
         show((opened(one, now) for one in shown), OPEN, as_json)

@@ -70,7 +70,7 @@ class KnownTransaction:
     coordinator: int = -1
 
 
-class Verdict(Enum):
+class Standing(Enum):
     """What follows for a transaction that is open in a partition."""
 
     HANGING = "hanging"
@@ -85,7 +85,7 @@ class Judged:
     follows. ``why`` is for people."""
 
     open: OpenTransaction
-    verdict: Verdict
+    verdict: Standing
     why: str
     known: KnownTransaction | None = None
 
@@ -98,11 +98,11 @@ def judge(
     ids = [each for each in known if each.producer_id == open_.producer_id]
     if not ids:
         if not all_answered:
-            return Judged(open_, Verdict.UNDECIDED, "not all transactional ids could be seen")
-        return Judged(open_, Verdict.HANGING, "no transactional id has this producer id")
+            return Judged(open_, Standing.UNDECIDED, "not all transactional ids could be seen")
+        return Judged(open_, Standing.HANGING, "no transactional id has this producer id")
     # An id never shares its producer id; were there two, the one that can end this one counts.
     found = [_of(open_, each) for each in ids]
-    return next((each for each in found if each.verdict is not Verdict.HANGING), found[0])
+    return next((each for each in found if each.verdict is not Standing.HANGING), found[0])
 
 
 def _of(open_: OpenTransaction, known: KnownTransaction) -> Judged:
@@ -116,10 +116,10 @@ def _of(open_: OpenTransaction, known: KnownTransaction) -> Judged:
     elif known.state == ONGOING and there > here:
         why = f"it was left behind by epoch {here}; epoch {there} is open now"
     elif known.state == ONGOING:
-        return Judged(open_, Verdict.RUNNING, "its coordinator has it open", known)
+        return Judged(open_, Standing.RUNNING, "its coordinator has it open", known)
     else:
-        return Judged(open_, Verdict.ENDING, f"{known.state}: its marker is on its way", known)
-    return Judged(open_, Verdict.HANGING, why, known)
+        return Judged(open_, Standing.ENDING, f"{known.state}: its marker is on its way", known)
+    return Judged(open_, Standing.HANGING, why, known)
 
 
 def still_open(judged: Iterable[Judged], now_open: Iterable[OpenTransaction]) -> list[Judged]:
