@@ -86,7 +86,7 @@ def test_counts_are_those_of_the_ranges_it_no_longer_has(
     pending = {sequence for sequence, outcome in truth.items() if outcome is None}
     assert cell.at_rest is not bool(pending)
     if over:
-        assert cell.settle_pending() is bool(pending)
+        assert cell.settle_pending(Outcome.IN_DOUBT) is bool(pending)
         truth |= dict.fromkeys(pending, Outcome.IN_DOUBT)
     told = cell.report(KEY)
     assert told.count == len(truth)

@@ -7,7 +7,7 @@ since, calls the interceptor as
 :meth:`settle` brings the books up to date at once; the wrapper calls it before it reports to the
 application how its records ended.
 
-Inside a transaction acknowledgements are kept until it is committed.
+Inside a transaction the interceptor holds the acknowledgements until it is committed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
-from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
+from tallymark.client.producing.interceptors.transaction_stage import TransactionStage
 from tallymark.clock import now_ms
 from tallymark_audit.reporters.adapters.partition_tracker import (
     Drained,
@@ -63,8 +63,6 @@ class AdapterRun:
         self._interceptor_lock = (
             threading.RLock()
         )  # the interceptor is called by one thread at a time
-        self._in_transaction = False
-        self._held: list[BatchTally] = []
         self._stop = threading.Event()
         self._process = os.getpid()
         interceptor.attach(context)
@@ -122,13 +120,16 @@ class AdapterRun:
             self._guarded(self._interceptor.on_flush, now, oldest)
 
     def begin(self) -> None:
-        """A transaction begins."""
+        """A transaction begins. Its end is known only when the application asks for it through the
+        wrapper, so it may be committed from now on."""
         self.settle()
-        self._in_transaction = True
+        self._transaction_is(TransactionStage.ENDING)
 
     def commit(self) -> None:
         """It was committed: claim what was acknowledged in it."""
-        self._end(Outcome.ACKNOWLEDGED)
+        with self._interceptor_lock:
+            self.settle()
+            self._transaction_is(TransactionStage.COMMITTED)
 
     def abort(self) -> None:
         """It was aborted: no consumer will see what was written in it."""
@@ -136,7 +137,7 @@ class AdapterRun:
             with self.lock:
                 drained = [tracker.settle_open(Outcome.ABORTED) for tracker in self._trackers]
             self._notify(drained)
-            self._end(Outcome.ABORTED)
+            self._transaction_is(TransactionStage.ABORTED)
 
     def close(self, seconds: float = 10.0) -> None:
         """What is still pending is in doubt; the last report closes the run. Waits at most
@@ -151,7 +152,6 @@ class AdapterRun:
             with self.lock:
                 drained = [tracker.settle_open(Outcome.IN_DOUBT) for tracker in self._trackers]
             self._notify(drained)
-            self._end(Outcome.IN_DOUBT)
             self._guarded(self._interceptor.on_close, now_ms())
         self._publisher.close(seconds)
 
@@ -186,7 +186,6 @@ class AdapterRun:
             for tracker in self._trackers
             if tracker.pending and (low := tracker.oldest) is not None
         ]
-        lows += [min(batch.span or batch.timestamps) for batch in self._held]
         return min(lows, default=None)
 
     def _drained(self) -> list[Drained]:
@@ -204,23 +203,11 @@ class AdapterRun:
                         self._guarded(self._interceptor.on_split, batch, split)
                     for part, outcome in parts:
                         if outcome is not None:
-                            self._settled(part, outcome)
+                            self._guarded(self._interceptor.run.settle, part, outcome)
 
-    def _settled(self, batch: BatchTally, outcome: Outcome) -> None:
-        if self._in_transaction and outcome is Outcome.ACKNOWLEDGED:
-            self._held.append(batch)
-        else:
-            self._guarded(self._interceptor.run.settle, batch, outcome)
-
-    def _end(self, outcome: Outcome) -> None:
-        """The transaction, if there is one, ended with this outcome."""
+    def _transaction_is(self, stage: TransactionStage) -> None:
         with self._interceptor_lock:
-            if outcome is Outcome.ACKNOWLEDGED:
-                self.settle()
-            self._in_transaction = False
-            held, self._held = self._held, []
-            for batch in held:
-                self._guarded(self._interceptor.run.settle, batch, outcome)
+            self._guarded(self._interceptor.on_transaction, stage)
 
     def _guarded(self, call: Callable[..., None], *arguments: object) -> None:
         """Log an error of the audit: it never reaches the application."""

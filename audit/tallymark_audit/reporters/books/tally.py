@@ -18,12 +18,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from tallymark.client.producing.interceptors.transaction_stage import TransactionStage
 from tallymark_audit.events.events import AuditEvent, CellReport, Kind
 from tallymark_audit.model.cells import FOREVER, Block
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sketches import add
 from tallymark_audit.reporters.books.runs import Run, TallyKey, runs_of
 from tallymark_audit.reporters.books.tally_cell import Outcome, TallyCell
+from tallymark_audit.reporters.books.transaction import outcome_of_pending
 
 __all__ = ["Outcome", "ReporterIdentity", "Run", "Tally", "TallyCell", "TallyKey", "runs_of"]
 
@@ -89,6 +91,8 @@ class Tally:
         """The highest event that carries a cell that was since forgotten."""
         self.delivered = 0
         """Everything first reported in an event below this number is known to be on the topic."""
+        self.transaction: TransactionStage | None = None
+        """Of the open transaction; None: there is none. What is pending is in it."""
         self._reports: deque[_Report] = deque()
         self._firsts: deque[int] = deque(maxlen=REPEATS)
         """What the reports that were acknowledged last were the first to bring is repeated: from
@@ -165,11 +169,14 @@ class Tally:
         cell.malformed += malformed
         self._changed(cell, now_ms)
 
-    def doubt_pending(self, now_ms: int) -> None:
-        """The run is over: what is still pending will never be known."""
+    def settle_pending(self, now_ms: int) -> None:
+        """The run is over: no report follows on what is still pending. Its open transaction, if it
+        had one, says what became of it."""
+        outcome = outcome_of_pending(self.transaction)
         for cell in self.cells.values():
-            if cell.settle_pending():
+            if cell.settle_pending(outcome):
                 self._changed(cell, now_ms)
+        self.transaction = None
 
     def has_room(self, key: TallyKey) -> bool:
         """Whether a run may be accepted into the books."""

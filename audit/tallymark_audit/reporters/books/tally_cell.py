@@ -100,16 +100,22 @@ class TallyCell:
             if self.again.depth > MAX_LEVELS or self.weight > most:
                 self.again = None
 
-    def settle_pending(self) -> bool:
-        """Mark what is accepted and not settled as in doubt; returns whether there was any."""
+    def settle_pending(self, outcome: Outcome) -> bool:
+        """What is accepted and not settled ended with this outcome; returns whether there was any.
+        A cell that only counts does not know which these are, so their acknowledgement is in
+        doubt."""
         if self.summary is not None:
-            doubtful = _open(self.summary)
-            self.summary = self.summary._replace(in_doubt=self.summary.in_doubt + doubtful)
-            return doubtful > 0
-        pending = self.pending
-        for first, last in pending:
-            self.settled.setdefault(Outcome.IN_DOUBT, GrowingRanges()).add(first, last)
-        return bool(pending)
+            pending = _open(self.summary)
+            doubtful = outcome in (Outcome.IN_DOUBT, Outcome.ACKNOWLEDGED)
+            failed, in_doubt = (0, pending) if doubtful else (pending, 0)
+            self.summary = self.summary._replace(
+                failed=self.summary.failed + failed, in_doubt=self.summary.in_doubt + in_doubt
+            )
+            return pending > 0
+        left = self.pending
+        for first, last in left:
+            self.settled.setdefault(outcome, GrowingRanges()).add(first, last)
+        return bool(left)
 
     def fold(self, blocks: Iterable[Block]) -> None:
         """Add the contents of acknowledged records."""

@@ -33,9 +33,13 @@ death cut in two fails its CRC with nothing but zeros behind it. Damage anywhere
     CONTENTS     part u32, then of each block (16 at most): number u64, records u32, hash u64
     LEFT_OUT     records u64, smallest timestamp i64
     REPORT       next event number u64
+    TRANSACTION  stage u8 (0: there is none), boot of the host 16 B
     DROP         part u32, carrier i64
     BOOKS        next event u64, next part u64, dropped through i64   (of a compacted journal)
     STATE        JSON of one whole cell                               (of a compacted journal)
+
+TRANSACTION, which only the journals of transactional producers have, says how far the open
+transaction is (:mod:`.transactions`). What is pending then is in it, and ends with it.
 
 SETTLE may hold an acknowledgement too: older versions, which had no ACKNOWLEDGE, wrote that. The
 other entries of a consumer's journal are drawn in :mod:`.consumer_layout`.
@@ -51,12 +55,14 @@ from enum import IntEnum
 from typing import Any, Final
 from zlib import crc32
 
+from tallymark.client.producing.interceptors.transaction_stage import TransactionStage
 from tallymark_audit.model import sketches
 from tallymark_audit.model.cells import Block
 from tallymark_audit.model.repeats import levels_to_json
 from tallymark_audit.reporters.books.runs import Run, TallyKey
 from tallymark_audit.reporters.books.tally import ReporterIdentity, Tally
 from tallymark_audit.reporters.books.tally_cell import Outcome, TallyCell
+from tallymark_audit.reporters.journal.transactions import this_boot
 
 MAGIC: Final = b"TMJRNL\x00\x01"
 SUFFIX: Final = ".journal"
@@ -76,6 +82,7 @@ LEFT_OUT_FIELDS: Final = struct.Struct("<Qq")
 REPORT_FIELDS: Final = struct.Struct("<Q")
 DROP_FIELDS: Final = struct.Struct("<Iq")
 BOOKS_FIELDS: Final = struct.Struct("<QQq")
+TRANSACTION_FIELDS: Final = struct.Struct("<B16s")
 _ACCEPT_BODY: Final = struct.Struct(_BODY + "IqqQqqqI")
 _ACKNOWLEDGE_BODY: Final = struct.Struct(_BODY + "Iqqqi")
 """The two entries of every batch, each packed in one call."""
@@ -102,6 +109,7 @@ class Kind(IntEnum):
     ACKNOWLEDGE = 8
     CONTENTS = 9
     LEFT_OUT = 10
+    TRANSACTION = 11
 
 
 _ACCEPT_SIZE, _ACCEPT_KIND = ACCEPT_FIELDS.size, int(Kind.ACCEPT)
@@ -165,12 +173,18 @@ def drop_entry(part: int, carrier: int) -> bytes:
     return entry(Kind.DROP, DROP_FIELDS.pack(part, carrier))
 
 
+def transaction_entry(stage: TransactionStage | None, boot: bytes) -> bytes:
+    return entry(Kind.TRANSACTION, TRANSACTION_FIELDS.pack(stage or 0, boot))
+
+
 def snapshot(tally: Tally) -> Iterator[bytes]:
     """The entries that give the tally as it is now."""
     books = BOOKS_FIELDS.pack(tally.next_event, tally.next_part, tally.dropped_through)
     yield entry(Kind.BOOKS, books)
     if tally.left_out:
         yield left_out_entry(tally.left_out, tally.left_out_from)
+    if tally.transaction is not None:
+        yield transaction_entry(tally.transaction, this_boot())
     for key, cell in tally.cells.items():
         yield cell_entry(cell.part, key)
         yield entry(Kind.STATE, json.dumps(_state(cell)).encode())

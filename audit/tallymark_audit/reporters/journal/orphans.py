@@ -38,14 +38,15 @@ class Orphan:
     journaled: replay.Journaled
 
     def events(self, now_ms: int) -> list[AuditEvent]:
-        """The run's last report: what was pending is in doubt, and no report follows."""
+        """The run's last report, and no other follows: what was pending is in doubt, or ended as
+        its transaction has or must."""
         processing, slots = self.journaled.processing, self.journaled.slots
         if processing is not None:
             marks = read_marks(self.path.with_suffix(MARKS_SUFFIX))
             holds = {place: marks[slot] for place, slot in slots.items() if slot in marks}
             return processing.last_report(holds, now_ms)
         tally = self.journaled.tally
-        tally.doubt_pending(now_ms)
+        tally.settle_pending(now_ms)
         return tally.report(now_ms, 0, closed=True)
 
     def release(self, remove: bool) -> None:

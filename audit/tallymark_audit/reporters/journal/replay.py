@@ -20,6 +20,7 @@ from tallymark_audit.reporters.books.tally import Tally
 from tallymark_audit.reporters.books.tally_cell import Outcome, TallyCell
 from tallymark_audit.reporters.journal import layout
 from tallymark_audit.reporters.journal.layout import Kind
+from tallymark_audit.reporters.journal.transactions import as_read, this_boot
 
 if TYPE_CHECKING:
     from tallymark_audit.reporters.processing.processing import Processing
@@ -99,6 +100,10 @@ class Books:
         part, carrier = layout.DROP_FIELDS.unpack(payload)
         self.tally.drop(self._forgotten(part), carrier)
 
+    def _transaction(self, payload: bytes) -> None:
+        stage, boot = layout.TRANSACTION_FIELDS.unpack(payload)
+        self.tally.transaction = as_read(stage, boot, this_boot())
+
     def _forgotten(self, part: int) -> TallyKey:
         return self.keys.pop(part)
 
@@ -122,6 +127,7 @@ class Books:
         Kind.REPORT: _report,
         Kind.DROP: _drop,
         Kind.BOOKS: _books,
+        Kind.TRANSACTION: _transaction,
         Kind.STATE: _state,
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tallymark.client.producing.interceptors.transaction_stage import TransactionStage
 from tallymark_audit.model.cells import Block
 from tallymark_audit.reporters.books.runs import Run, TallyKey
 from tallymark_audit.reporters.books.tally import ReporterIdentity, Tally
@@ -12,6 +13,7 @@ from tallymark_audit.reporters.books.tally_cell import Outcome
 from tallymark_audit.reporters.journal import layout
 from tallymark_audit.reporters.journal.disk import Disk
 from tallymark_audit.reporters.journal.file import JournalFile
+from tallymark_audit.reporters.journal.transactions import this_boot
 
 
 class TallyJournal(JournalFile):
@@ -89,6 +91,11 @@ class Journal(TallyJournal):
         else:
             self._append(layout.settle_entry(cell.part, outcome, first, last, now_ms))
         self.tally.settle_in(cell, outcome, first, last, now_ms, latency)
+
+    def transaction_is(self, stage: TransactionStage | None) -> None:
+        """The open transaction has come that far; None: what was pending in it is settled."""
+        self._append(layout.transaction_entry(stage, this_boot()))
+        self.tally.transaction = stage
 
     def fold(self, key: TallyKey, blocks: Sequence[Block]) -> None:
         """See :meth:`Tally.fold`; one entry for at most :data:`.layout.BLOCKS_PER_ENTRY` blocks."""

@@ -17,8 +17,9 @@ from typing import Final
 
 from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
+from tallymark.client.producing.interceptors.transaction_stage import TransactionStage
 from tallymark.deployment import Deployment, find_settings, load
-from tallymark.errors import UserError
+from tallymark.errors import TransactionAbortableError, UserError
 from tallymark_audit.events.audit_topic import RETENTION_MS
 from tallymark_audit.reporters.books.tally_cell import Outcome
 from tallymark_audit.reporters.producer.producer_run import ProducerRun, RunSettings, RunTroubles
@@ -69,7 +70,14 @@ class AuditInterceptor:
 
     def on_failed(self, batch: BatchTally, error: Exception, in_doubt: bool) -> None:
         """The records failed for good, or it is in doubt whether they are in the log."""
-        self.run.settle(batch, Outcome.IN_DOUBT if in_doubt else Outcome.FAILED)
+        if isinstance(error, TransactionAbortableError):  # nothing can commit them any more
+            self.run.settle(batch, Outcome.ABORTED)
+        else:
+            self.run.settle(batch, Outcome.IN_DOUBT if in_doubt else Outcome.FAILED)
+
+    def on_transaction(self, stage: TransactionStage) -> None:
+        """The records since it was OPEN are claimed when it is COMMITTED."""
+        self.run.transaction_is(stage)
 
     def on_split(self, batch: BatchTally, parts: Sequence[BatchTally]) -> None:
         """The batch was too large for the broker: it is sent as ``parts``, each with its end."""

@@ -17,10 +17,12 @@ from typing import Any, Final
 
 from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
+from tallymark.client.producing.interceptors.transaction_stage import TransactionStage
 from tallymark.clock import now_ms
 from tallymark_audit.events.audit_topic import RETENTION_MS, AuditTopic, is_too_large
 from tallymark_audit.events.event_codec import encode_event
 from tallymark_audit.events.events import MAX_TEXT, AuditEvent
+from tallymark_audit.model.cells import Block
 from tallymark_audit.model.contents import blocks_of
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.reporters.books.runs import Run, runs_of
@@ -30,6 +32,7 @@ from tallymark_audit.reporters.books.tally_cell import Outcome
 from tallymark_audit.reporters.journal.disk import Disk
 from tallymark_audit.reporters.journal.orphans import Replay
 from tallymark_audit.reporters.journal.writer import Journal
+from tallymark_audit.reporters.producer.run_transaction import RunTransaction
 
 log: Final = logging.getLogger(__name__)
 MAX_WAITING: Final = 3
@@ -98,6 +101,7 @@ class ProducerRun:
         self._reports_failed = 0
         self._left_out = 0
         self._closing: set[int] | None = None
+        self._transaction = RunTransaction()
         self._unsettled: dict[tuple[str, int, int], Sequence[Run]] = {}
 
     def accept(self, batch: BatchTally) -> None:
@@ -105,6 +109,7 @@ class ProducerRun:
         now = now_ms()
         with self._lock:
             journal = self._journal or self._books()
+            self._transaction.accepting(journal)
             runs = self._runs(batch)
             kept = [run for run in runs if self._accept(journal, batch, run, now)]
             self._unsettled[batch.topic, batch.partition, batch.first_sequence] = kept
@@ -115,14 +120,19 @@ class ProducerRun:
 
     def settle(self, batch: BatchTally, outcome: Outcome) -> None:
         """The batch ended with this outcome."""
-        now = now_ms()
         with self._lock:
-            journal = self._journal or self._books()
             for run in self._end(batch):
-                latency = self._latency(run, now) if outcome is Outcome.ACKNOWLEDGED else None
-                journal.settle(run.key, outcome, run.first, run.last, now, latency)
-                if self.settings.content_check and outcome is Outcome.ACKNOWLEDGED:
-                    self._fold(journal, batch, run)
+                done = outcome is Outcome.ACKNOWLEDGED
+                blocks = self._blocks(batch, run) if done else ()
+                if self._transaction.holds(outcome):
+                    self._transaction.hold(run, outcome, blocks)
+                else:
+                    self._settle(run, outcome, blocks)
+
+    def transaction_is(self, stage: TransactionStage) -> None:
+        """The run's transaction has come that far."""
+        with self._lock:
+            self._transaction.moved(stage, self._journal, self._settle)
 
     def split(self, batch: BatchTally, parts: Sequence[BatchTally]) -> None:
         """An accepted batch is sent on as several."""
@@ -166,6 +176,7 @@ class ProducerRun:
         with self._lock:
             if self._journal is None:
                 return  # it has sent and reported nothing
+            self._transaction.over(self._journal, self._settle)
             self._ready(now_ms)
             self._publish(self._journal, now_ms, 0, closed=True)
 
@@ -196,12 +207,21 @@ class ProducerRun:
         latency = now_ms - (run.min_timestamp + run.max_timestamp) // 2
         return max(0, latency) if abs(latency) <= self._skew.limit_ms else None
 
-    def _fold(self, journal: Journal, batch: BatchTally, run: Run) -> None:
-        if batch.values is not None:
-            some = _slice(batch, run)
-            values = batch.values[some]
-            keys = batch.keys[some] if batch.keys is not None else None
-            journal.fold(run.key, blocks_of(run.first, keys, values))
+    def _settle(self, run: Run, outcome: Outcome, blocks: Sequence[Block]) -> None:
+        journal, now = self._books(), now_ms()
+        done = outcome is Outcome.ACKNOWLEDGED
+        latency = self._latency(run, now) if done else None
+        journal.settle(run.key, outcome, run.first, run.last, now, latency)
+        if done and blocks:
+            journal.fold(run.key, blocks)
+
+    def _blocks(self, batch: BatchTally, run: Run) -> Sequence[Block]:
+        """What the content check keeps of the records, while they can be looked at."""
+        if not self.settings.content_check or batch.values is None:
+            return ()
+        some = _slice(batch, run)
+        keys = batch.keys[some] if batch.keys is not None else None
+        return blocks_of(run.first, keys, batch.values[some])
 
     def _report(self, now_ms: int, oldest_pending_ms: int | None) -> None:
         journal = self._books()
@@ -221,7 +241,8 @@ class ProducerRun:
     def _complete_through(self, now_ms: int, oldest_pending_ms: int | None) -> int:
         if self.context.backfill:
             return 0  # its records have any timestamp: complete only when it closes
-        return now_ms if oldest_pending_ms is None else min(now_ms, oldest_pending_ms)
+        waiting = (oldest_pending_ms, self._transaction.oldest)
+        return min(now_ms, *(now_ms if at is None else at for at in waiting))
 
     def _books(self) -> Journal:
         """The books. They begin with the first batch, when a broker has returned the cluster's id,

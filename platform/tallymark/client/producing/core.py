@@ -36,7 +36,7 @@ from tallymark.client.producing.settings import ProducerSettings
 from tallymark.client.producing.stamps import INSTANCE_BYTES
 from tallymark.client.producing.transactions.manager import TransactionManager
 from tallymark.clock import now_ms
-from tallymark.errors import ClientFailedError, LocalProtocolError, TimedOutError
+from tallymark.errors import ClientFailedError, TimedOutError
 
 _LAST_REPORTS: Final = 2.0
 """Seconds that interceptors' final records get at least, however short the deadline of close()."""
@@ -60,6 +60,8 @@ class ProducerCore:
         """Those whose plain values may take :meth:`Accumulator.append_value`; none after close()
         and in a forked child."""
         self.dropped = 0
+        self._reported: dict[str, TopicQueues] = {}
+        """See :meth:`_report_topic`."""
         self._drop_lock = threading.Lock()
         self.metrics = ProducerMetrics()
         self.chain = InterceptorChain(interceptors)
@@ -158,6 +160,25 @@ class ProducerCore:
         )
         return PartitionQueue(owner, partition, self.instance, settings.name_in_stamps, pipeline)
 
+    async def _report_topic(self, name: str, timeout: float) -> TopicQueues:
+        """The partitions for what interceptors publish. Of a transactional producer they are apart:
+        reports are sent outside of its transactions, without a producer id, since its own is in
+        them. A report that is there twice says the same."""
+        if self.transactions is None:
+            return await self.open_topic(name, timeout)
+        topic = self._reported.get(name)
+        if topic is None:
+            info = await self.cluster.topic(name, timeout)
+            topic = self._reported.setdefault(name, TopicQueues(name, stamped=False))
+            topic.grow(info.partition_count, self._report_queue)
+        return topic
+
+    def _report_queue(self, owner: TopicQueues, partition: int) -> PartitionQueue:
+        pipeline = Pipeline(False, 1, splits=True)
+        return PartitionQueue(
+            owner, partition, self.instance, self.settings.name_in_stamps, pipeline
+        )
+
     # --- interceptors -----------------------------------------------------------------------
 
     def _context(self) -> ProducerContext:
@@ -176,8 +197,6 @@ class ProducerCore:
     def _publish_soon(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None = None
     ) -> Future[RecordMetadata]:
-        if self.transactions is not None:
-            raise LocalProtocolError(f"a report for {topic} cannot be part of a transaction")
         future = self.io.submit(self._publish(topic, key, value, timestamp))
         self._publishing.add(future)
         future.add_done_callback(self._publishing.discard)
@@ -192,7 +211,7 @@ class ProducerCore:
     async def _publish(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int | None
     ) -> RecordMetadata:
-        queues = await self.open_topic(topic, self.settings.max_block_ms / 1000)
+        queues = await self._report_topic(topic, self.settings.max_block_ms / 1000)
         return await self.accumulator.append(
             queues.choose(key), key, value, (), timestamp, stamped=False, report=True
         )

@@ -76,7 +76,8 @@ class Producer(TransactionCalls, ClosedByWith):
     Transactions: with ``transactional_id`` records and offsets are sent in transactions
     (:meth:`transaction`), all committed or none, and another producer with the id is fenced.
     ``transaction_timeout_ms`` is how long a transaction may be open before its coordinator aborts
-    it. Needs acks="all" and idempotence; such a producer is not audited.
+    it. Needs acks="all" and idempotence. The audit claims a transaction's records when it is
+    committed; what was aborted is counted apart.
 
     ``metrics`` is called with what is measured (:mod:`tallymark.client.metrics`).
 
@@ -254,7 +255,7 @@ class Producer(TransactionCalls, ClosedByWith):
 
     def _new_core(self) -> ProducerCore:
         settings, given = self._settings, self._interceptors
-        interceptors = with_installed(given) if settings.audited else given
+        interceptors = with_installed(given) if settings.audit else given
         core = ProducerCore(self._bootstrap, settings, interceptors)
         self._appender = (
             RecordAppender(core) if core.transactions is None else TransactionalAppender(core)

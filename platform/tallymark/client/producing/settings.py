@@ -166,13 +166,7 @@ class ProducerSettings:
     @property
     def stamped(self) -> bool:
         """Whether records are stamped: with the audit, unless ``stamp`` overrides it."""
-        return self.audited if self.stamp is None else self.stamp
-
-    @property
-    def audited(self) -> bool:
-        """Whether the installed interceptors are at work. Not in transactions: what they report as
-        delivered may be aborted later, and their reports would be part of the transaction."""
-        return self.audit and self.transactional_id is None
+        return self.audit if self.stamp is None else self.stamp
 
     @property
     def name_in_stamps(self) -> str:

@@ -89,6 +89,8 @@ class Pipeline:
         "retry_at",
         "splits",
     )
+    transactional = False
+    """Whether its batches are parts of transactions."""
 
     def __init__(self, idempotent: bool, max_in_flight: int, splits: bool = False) -> None:
         self.idempotent = idempotent

@@ -14,6 +14,7 @@ from tallymark.client.producing.interceptors.producer_interceptor import (
     ProducerInterceptor,
 )
 from tallymark.client.producing.interceptors.queue_interceptor import QueueInterceptor
+from tallymark.client.producing.interceptors.transaction_stage import TransactionStage
 from tallymark.errors import UserError
 
 Interceptor: TypeAlias = ProducerInterceptor | QueueInterceptor
@@ -107,6 +108,10 @@ class InterceptorChain:
         self._each(
             "on_flush", lambda one: getattr(one, "on_flush", _ignore)(now_ms, oldest_pending_ms)
         )
+
+    def on_transaction(self, stage: TransactionStage) -> None:
+        """As on_split."""
+        self._each("on_transaction", lambda one: getattr(one, "on_transaction", _ignore)(stage))
 
     def on_close(self, now_ms: int) -> None:
         self._each("on_close", lambda interceptor: interceptor.on_close(now_ms))

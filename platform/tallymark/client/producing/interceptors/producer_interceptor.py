@@ -16,6 +16,10 @@ A batch that the broker finds too large goes on as two halves. A method
 ``on_split(batch, parts)``, if there is one, is called then. The ends of the parts are reported in
 both cases.
 
+A method ``on_transaction(stage)``, if there is one, is called as transactions begin and end
+(:mod:`.transaction_stage`): once for each stage, with the end after all batches of the transaction
+were acknowledged or have failed. What was acknowledged in it counts only once it is COMMITTED.
+
 They must be short and must not wait for the producer (``publish`` and ``create_topic`` return
 futures). What they raise is logged once, counted, and changes nothing for the records.
 """

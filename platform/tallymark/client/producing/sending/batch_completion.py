@@ -45,7 +45,7 @@ class BatchCompletion:
         self.metrics: Metrics | None = None
         """Called for every batch (:mod:`tallymark.client.metrics`)."""
         self.on_lost: Callable[[TallymarkError], None] | None = None
-        """Called for every batch that is given up."""
+        """Called for every batch of the application that is given up."""
         self._waiters: list[tuple[set[ProducerBatch], asyncio.Future[None]]] = []
 
     def announce(self, batch: ProducerBatch) -> None:
@@ -80,7 +80,7 @@ class BatchCompletion:
         self._metrics.records_failed += batch.count
         batch.result.failed(error)
         self._end(batch)
-        if self.on_lost is not None:
+        if self.on_lost is not None and batch.user_records:
             self.on_lost(error)
 
     def split(self, batch: ProducerBatch, halves: tuple[ProducerBatch, ProducerBatch]) -> None:

@@ -123,7 +123,13 @@ class Dispatcher(Generic[Q, B]):
             else:
                 by_leader.setdefault(address, []).append(queue)
         for address, led in by_leader.items():
-            self._send_to(address, led, now)
+            if self._rules.transactional_id is None:
+                self._send_to(address, led, now)
+                continue
+            for inside in (True, False):  # a request is of a transaction as a whole, or not at all
+                some = [queue for queue in led if queue.pipeline.transactional is inside]
+                if some:
+                    self._send_to(address, some, now)
 
     def pump_at(self, at: float) -> None:
         """Have the pump run at ``at`` (monotonic seconds) at the latest."""
@@ -186,7 +192,7 @@ class Dispatcher(Generic[Q, B]):
                 acks=rules.acks,
                 timeout_ms=timeout_ms,
                 topics=topics,
-                transactional_id=rules.transactional_id,
+                transactional_id=rules.transactional_id if _transactional(entries) else None,
             )
             if rules.acks == 0:
                 stream.post_written(write, "Produce")
@@ -268,3 +274,7 @@ class Dispatcher(Generic[Q, B]):
             else:
                 self._owner.refused(queue, batch, problem, moved)
         self._owner.answered(time.monotonic() - sent_at)
+
+
+def _transactional(entries: Sequence[Entry[Q, B]]) -> bool:
+    return entries[0][0].pipeline.transactional

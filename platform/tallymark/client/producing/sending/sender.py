@@ -26,6 +26,7 @@ from tallymark.client.producing.batches.handover import Handover
 from tallymark.client.producing.batches.partition_queue import PartitionQueue
 from tallymark.client.producing.interceptors.chain import InterceptorChain
 from tallymark.client.producing.interceptors.stages import QueueStages
+from tallymark.client.producing.interceptors.transaction_stage import TransactionStage
 from tallymark.client.producing.producer_metrics import ProducerMetrics
 from tallymark.client.producing.sending.answers import Answers
 from tallymark.client.producing.sending.background import BackgroundRefresh
@@ -111,6 +112,11 @@ class Sender:
         if self._chain:
             self._chain.on_flush(now_ms(), self._oldest_pending())
 
+    def transaction_is(self, stage: TransactionStage) -> None:
+        """Notify the interceptors of how far the transaction is."""
+        if self._chain:
+            self._chain.on_transaction(stage)
+
     def hurry(self) -> None:
         """From now on nothing lingers."""
         self._urgent += 1
@@ -121,11 +127,14 @@ class Sender:
         self._scan(time.monotonic(), seal_all=True)
         return sum(batch.user_records for batch in self._open_batches())
 
-    def give_up(self, error: TallymarkError) -> None:
-        """Settle everything as failed, or in doubt where bytes have left."""
+    def give_up(self, error: TallymarkError, only_transactional: bool = False) -> None:
+        """Settle everything as failed, or in doubt where bytes have left; ``only_transactional``:
+        but for what is sent outside of transactions."""
         self._collect()
         self._scan(time.monotonic(), seal_all=True)
         for queue in self._active:
+            if only_transactional and not queue.pipeline.transactional:
+                continue
             for batch in queue.pipeline.abandon():
                 self._completion.failed(batch, error, batch.ambiguous)
 

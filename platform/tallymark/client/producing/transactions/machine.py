@@ -81,6 +81,8 @@ class TransactionMachine:
         self._surely_begun = False
         self._doubted = False
         """Whether an EndTxn was not answered."""
+        self.in_doubt = False
+        """Whether it became unusable while it was not known whether a commit was done."""
         self._error: TallymarkError | None = None
 
     # -- the calls of the application ---------------------------------------------------------
@@ -268,7 +270,7 @@ class TransactionMachine:
 
     def _failed(self, error: TallymarkError, kind: ErrorKind) -> bool:
         if kind is ErrorKind.FATAL:
-            self.phase, self._error = Phase.FATAL, error
+            self._unusable(error)
         elif kind is ErrorKind.ABORT:
             self._abortable(error)
         return kind is ErrorKind.RETRY
@@ -278,14 +280,17 @@ class TransactionMachine:
             self.phase, self._error = Phase.ABORTABLE, error
 
     def _fatal(self, error: TallymarkError) -> None:
-        doubted = self._doubted and self.commits
-        self.phase, self._error = Phase.FATAL, error
-        if doubted:
+        self._unusable(error)
+        if self.in_doubt:
             raise CommitInDoubt(
                 self.transactional_id,
                 f"an earlier question was not answered, and now nothing can be asked: {error}",
             )
         raise TransactionFatalError(self.transactional_id, str(error))
+
+    def _unusable(self, error: TallymarkError) -> None:
+        self.in_doubt = self._doubted and self.commits
+        self.phase, self._error = Phase.FATAL, error
 
     def _over(self) -> None:
         self._forget()

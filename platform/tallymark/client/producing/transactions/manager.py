@@ -15,6 +15,7 @@ from tallymark.client.core import supervised
 from tallymark.client.core.cluster import Cluster
 from tallymark.client.core.group_metadata import GroupMetadata
 from tallymark.client.producing.batches.batch import NO_IDENTITY, Identity
+from tallymark.client.producing.interceptors.transaction_stage import TransactionStage
 from tallymark.client.producing.sending.producer_ids import ProducerIds
 from tallymark.client.producing.sending.sender import Sender
 from tallymark.client.producing.settings import ProducerSettings
@@ -119,6 +120,7 @@ class TransactionManager:
                 )
                 self._ids.newest = machine.identity
             machine.begin()
+            self._sender.transaction_is(TransactionStage.OPEN)
 
     async def send_offsets(
         self, positions: Mapping[Place, int], group: GroupMetadata, timeout: float
@@ -172,9 +174,10 @@ class TransactionManager:
                 self._adding.cancel()
                 await asyncio.gather(self._adding, return_exceptions=True)
             await self._all_in()
-            self._sender.give_up(
-                TransactionAbortableError(self._id, "the transaction was aborted before they left")
+            dropped = TransactionAbortableError(
+                self._id, "the transaction was aborted before they left"
             )
+            self._sender.give_up(dropped, only_transactional=True)
             await self._end(_deadline(timeout))
 
     async def close(self, timeout: float) -> None:
@@ -190,15 +193,23 @@ class TransactionManager:
     # -- questions ----------------------------------------------------------------------------
 
     async def _end(self, deadline: float) -> None:
-        machine = self.machine
-        if not machine.end_wanted():
-            return
-        call = "commit_transaction()" if machine.commits else "abort_transaction()"
-        ask = partial(self._ask.end, machine.identity, machine.commits, deadline)
-        following = await self._until(deadline, call, ask, machine.end_failed)
-        if following is not None:
-            machine.ended(following)
-            self._ids.newest = machine.identity
+        machine, commits = self.machine, self.machine.commits
+        if machine.end_wanted():
+            if commits:  # noted before the question leaves: a death after it leaves it unknown
+                self._sender.transaction_is(TransactionStage.ENDING)
+            call = "commit_transaction()" if commits else "abort_transaction()"
+            ask = partial(self._ask.end, machine.identity, commits, deadline)
+            try:
+                following = await self._until(deadline, call, ask, machine.end_failed)
+            except TallymarkError:
+                self._drop_rest()
+                raise
+            if following is not None:
+                machine.ended(following)
+                self._ids.newest = machine.identity
+        self._sender.transaction_is(
+            TransactionStage.COMMITTED if commits else TransactionStage.ABORTED
+        )
 
     async def _new_identity(self, held: Identity, deadline: float, call: str) -> Identity:
         ask = partial(self._ask.identity, held, deadline)
@@ -268,11 +279,16 @@ class TransactionManager:
         asyncio.get_running_loop().call_soon(self._drop_rest)
 
     def _drop_rest(self) -> None:
-        """Where the transaction cannot be committed, nothing more of it needs to be sent."""
+        """Where the transaction cannot be committed, nothing more of it needs to be sent. Where
+        nothing more can be asked, its coordinator aborts it, unless a commit was asked for."""
         if self.machine.phase in (Phase.ABORTABLE, Phase.FATAL):
             self.machine.wanted.clear()
-            self._sender.give_up(
-                TransactionAbortableError(self._id, "other records of the transaction were lost")
+            lost = TransactionAbortableError(self._id, "other records of the transaction were lost")
+            self._sender.give_up(lost, only_transactional=True)
+        if self.machine.phase is Phase.FATAL:
+            in_doubt = self.machine.in_doubt
+            self._sender.transaction_is(
+                TransactionStage.IN_DOUBT if in_doubt else TransactionStage.ABORTED
             )
 
     async def _all_in(self) -> None:

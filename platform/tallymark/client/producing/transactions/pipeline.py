@@ -18,6 +18,7 @@ class TransactionalPipeline(Pipeline):
     """``may_send`` says whether the partition's batches may leave now."""
 
     __slots__ = ("_may_send",)
+    transactional = True
 
     def __init__(self, max_in_flight: int, may_send: Callable[[], bool]) -> None:
         super().__init__(True, max_in_flight, splits=True)
