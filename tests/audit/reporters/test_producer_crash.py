@@ -15,9 +15,7 @@ from audited_run import (
     AuditedHost,
     Life,
     W,
-    agrees,
-    blocks_of,
-    expected,
+    check,
     files_of,
 )
 from hypothesis import HealthCheck, given, settings
@@ -56,32 +54,6 @@ def story(host: AuditedHost) -> None:
     for step in [*steps, host.close]:
         if not host.life.dead:
             step()
-
-
-def check(host: AuditedHost, life: Life, exact_contents: bool = True) -> None:
-    """The claims of a life that is over are those of one of the ways it may have ended. A death
-    between a record's acknowledgement and its contents leaves these out: they are not checked."""
-    book = host.book()
-    claims = host.claims(life, book)
-    ways = [expected(notes, over=True) for notes in (life.ways or [life.notes])]
-    matching = [
-        way
-        for way in ways
-        if claims.keys() == way.keys() and all(agrees(claims[at], way[at]) for at in way)
-    ]
-    assert matching, (claims, ways)
-    for at, cell in matching[0].items():
-        acknowledged = cell.get(ACKED, set())
-        told = list(claims[at].blocks)
-        if exact_contents:
-            assert told == blocks_of(acknowledged)
-            assert sum(claims[at].latency[1::2]) == len(acknowledged)
-        assert sum(block.records for block in told) <= len(acknowledged)
-    if life.notes or life.ways:
-        reporter = book.reporters.get(f"producer-{life.instance.hex()}")
-        if reporter is not None:
-            assert reporter.closed
-            assert reporter.ahead == ()
 
 
 @pytest.mark.parametrize("max_ranges", [1000, 3])

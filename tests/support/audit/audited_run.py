@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.delivery import RecordMetadata
 from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
+from tallymark.client.producing.interceptors.transaction_stage import TransactionStage
 from tallymark_audit.events.claim_book import ClaimBook, fold
 from tallymark_audit.events.event_codec import decode_event
 from tallymark_audit.events.events import AuditEvent
@@ -30,6 +31,7 @@ from tallymark_audit.reporters.producer import producer_run
 from tallymark_audit.reporters.producer.producer_run import ProducerRun, RunSettings
 from tallymark_audit.testing import FailingDisk, ProcessDiedError
 
+OPEN = TransactionStage.OPEN
 W = 1000
 CLUSTER = "cluster-1"
 Fate = Literal["arrives", "lost", "refused", "waits"]
@@ -58,6 +60,9 @@ class Life:
     disk: FailingDisk
     notes: Notes = field(default_factory=dict)
     ways: list[Notes] = field(default_factory=list)
+    stage: TransactionStage | None = None
+    held: dict[tuple[int, int], Outcome] = field(default_factory=dict)
+    """What was acknowledged or given up in the open transaction."""
     next: dict[int, int] = field(default_factory=dict)
     open: list[BatchTally] = field(default_factory=list)
     dead: bool = False
@@ -128,6 +133,33 @@ class AuditedHost:
             batch = life.open.pop(at % len(life.open))
             self._do(batch, outcome, lambda: life.run.settle(batch, outcome))
 
+    def transaction_is(self, stage: TransactionStage) -> None:
+        """Of one transaction after the other: what is sent before one begins has its end, and an
+        end comes when all that was sent in it has its own."""
+        life = self.life
+        begins, ends = stage is OPEN, stage > TransactionStage.ENDING
+        if (begins and life.open) or begins is not (life.stage is None):
+            return
+        while ends and life.open and not life.dead:
+            self.settle(0, Outcome.ACKNOWLEDGED)
+        if life.dead:
+            return
+        before = with_pending(life.notes, outcome_at_death(life.stage))
+        after = with_pending(life.notes, outcome_at_death(stage))
+        if ends:
+            for at, outcome in life.held.items():
+                end = outcome_at_death(stage)
+                if stage is TransactionStage.COMMITTED:
+                    end = outcome
+                for notes in (life.notes, after):
+                    notes[at] = Record(notes[at].window, end)
+            life.held = {}
+        self._do(None, None, lambda: life.run.transaction_is(stage))
+        if life.dead:
+            life.ways = [before, after]
+        else:
+            life.stage = None if ends else stage
+
     def tick(self, fate: Fate = "arrives") -> None:
         """Let time pass."""
         self.now += 150
@@ -146,8 +178,10 @@ class AuditedHost:
         if self.life.dead:
             return
         self.fate = "arrives"
-        self._do(None, None, lambda: self.life.run.close(self.now))
-        self.life.dead = True
+        life = self.life
+        life.notes = with_pending(life.notes, outcome_at_death(life.stage))
+        self._do(None, None, lambda: life.run.close(self.now))
+        life.dead = True
 
     def kill(self) -> None:
         """``kill -9``, if it lives still."""
@@ -182,10 +216,13 @@ class AuditedHost:
         life = self.life
         ways = [life.notes]
         if batch is not None:
+            holds = outcome in (Outcome.ACKNOWLEDGED, Outcome.IN_DOUBT) and life.stage is not None
             for runs in _by_window(batch):
                 noted = copy.copy(ways[-1])
                 for sequence, window in runs:
-                    noted[batch.partition, sequence] = Record(window, outcome)
+                    if holds and outcome is not None:
+                        life.held[batch.partition, sequence] = outcome
+                    noted[batch.partition, sequence] = Record(window, None if holds else outcome)
                 ways.append(noted)
         module: Any = producer_run
         clock, module.now_ms = module.now_ms, lambda: self.now
@@ -218,34 +255,96 @@ class AuditedHost:
         return future
 
 
-def expected(notes: Notes, over: bool) -> dict[tuple[int, int], dict[Outcome | None, set[int]]]:
+def outcome_at_death(stage: TransactionStage | None) -> Outcome:
+    """Of what is pending: a transaction of which nobody asked a commit is aborted some time."""
+    known = {
+        OPEN: Outcome.ABORTED,
+        TransactionStage.ABORTED: Outcome.ABORTED,
+        TransactionStage.COMMITTED: Outcome.ACKNOWLEDGED,
+    }
+    return known.get(stage, Outcome.IN_DOUBT) if stage is not None else Outcome.IN_DOUBT
+
+
+def with_pending(notes: Notes, outcome: Outcome) -> Notes:
+    """The notes of a life that is over."""
+    return {at: Record(record.window, record.outcome or outcome) for at, record in notes.items()}
+
+
+def expected(
+    notes: Notes, over: bool, stage: TransactionStage | None = None
+) -> dict[tuple[int, int], dict[Outcome | None, set[int]]]:
     """By partition and window: the sequences of each outcome; when the run is ``over``, what was
-    pending is in doubt."""
+    pending ended with its transaction, or is in doubt."""
     cells: dict[tuple[int, int], dict[Outcome | None, set[int]]] = {}
     for (partition, sequence), record in notes.items():
         outcome = record.outcome
         if outcome is None and over:
-            outcome = Outcome.IN_DOUBT
+            outcome = outcome_at_death(stage)
         cell = cells.setdefault((partition, record.window), {})
         cell.setdefault(outcome, set()).add(sequence)
     return cells
+
+
+def check(host: AuditedHost, life: Life, exact_contents: bool = True) -> None:
+    """The claims of a life that is over are those of one of the ways it may have ended. A death
+    between a record's acknowledgement and its contents leaves these out: they are not checked."""
+    book = host.book()
+    claims = host.claims(life, book)
+    ways = [expected(notes, over=True, stage=life.stage) for notes in life.ways or [life.notes]]
+    matching = [
+        way
+        for way in ways
+        if claims.keys() == way.keys()
+        and all(
+            agrees(claims[at], way[at]) or (life.ways and _half_done(claims[at], way[at]))
+            for at in way
+        )
+    ]
+    assert matching, (claims, ways)
+    for at, cell in matching[0].items():
+        acknowledged = cell.get(Outcome.ACKNOWLEDGED, set())
+        told = list(claims[at].blocks)
+        if exact_contents:
+            assert told == blocks_of(acknowledged)
+            assert sum(claims[at].latency[1::2]) == len(acknowledged)
+        assert sum(block.records for block in told) <= len(acknowledged)
+    if life.notes or life.ways:
+        reporter = book.reporters.get(f"producer-{life.instance.hex()}")
+        if reporter is not None:
+            assert reporter.closed
+            assert reporter.ahead == ()
+
+
+def _half_done(claim: Claim, cell: dict[Outcome | None, set[int]]) -> bool:
+    """Whether a cell that only counts, of a life that was killed while its committed records were
+    settled, says no more than is true: of the rest it does not know which they are."""
+    acknowledged, summary = cell.get(Outcome.ACKNOWLEDGED, set()), claim.summary
+    if summary is None:
+        return False
+    left = len(acknowledged) - summary.acknowledged
+    doubted = len(cell.get(Outcome.IN_DOUBT, set()))
+    total = sum(map(len, cell.values()))
+    return left > 0 and (summary.accepted, summary.in_doubt) == (total, doubted + left)
 
 
 def agrees(claim: Claim, cell: dict[Outcome | None, set[int]]) -> bool:
     """Whether the claim says of the cell what the notes say."""
     acknowledged = cell.get(Outcome.ACKNOWLEDGED, set())
     failed, doubt = cell.get(Outcome.FAILED, set()), cell.get(Outcome.IN_DOUBT, set())
+    aborted = cell.get(Outcome.ABORTED, set())
     total = sum(map(len, cell.values()))
     if claim.count != total:
         return False
     if claim.summary is not None:
         hashes = sum(map(mix, acknowledged)) & MASK
-        counts = (total, len(acknowledged), len(failed), len(doubt), hashes)
+        unseen = len(failed) + len(aborted) + len(cell.get(Outcome.FILTERED, set()))
+        counts = (total, len(acknowledged), unseen, len(doubt), hashes)
         return tuple(claim.summary) == counts
     return (
         members(claim.accepted) == set().union(*cell.values())
         and members(claim.acknowledged) == acknowledged
         and members(claim.failed) == failed
+        and members(claim.aborted) == aborted
         and members(claim.in_doubt) == doubt
     )
 

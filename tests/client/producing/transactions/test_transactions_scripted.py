@@ -29,7 +29,11 @@ def broker(request: pytest.FixtureRequest) -> Iterator[ScriptedCoordinator]:
 @pytest.fixture
 def producer(broker: ScriptedCoordinator) -> Iterator[Producer]:
     with Producer(
-        bootstrap_servers=broker.address, transactional_id="id", retry_backoff_ms=5, linger_ms=0
+        bootstrap_servers=broker.address,
+        transactional_id="id",
+        retry_backoff_ms=5,
+        linger_ms=0,
+        audit=False,
     ) as made:
         made.init_transactions()
         yield made

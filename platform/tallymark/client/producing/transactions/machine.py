@@ -128,9 +128,9 @@ class TransactionMachine:
 
     def end_wanted(self) -> bool:
         """Whether the coordinator has to be told the end; else it is over now, since the
-        coordinator has heard nothing. Raises TransactionAbortableError where a batch was lost
-        before a commit was asked for."""
-        self._raise_abortable("commit_transaction()")
+        coordinator has heard nothing. Raises TransactionAbortableError or TransactionFatalError
+        where a batch was lost before a commit was asked for."""
+        self._need("commit_transaction()", Phase.COMMITTING, Phase.ABORTING)
         if self._begun:
             return True
         self._over()
