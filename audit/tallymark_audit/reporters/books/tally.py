@@ -23,6 +23,7 @@ from tallymark_audit.events.events import AuditEvent, CellReport, Kind
 from tallymark_audit.model.cells import FOREVER, Block
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sketches import add
+from tallymark_audit.reporters.books.open_report import OpenReport
 from tallymark_audit.reporters.books.runs import Run, TallyKey, runs_of
 from tallymark_audit.reporters.books.tally_cell import Outcome, TallyCell
 from tallymark_audit.reporters.books.transaction import outcome_of_pending
@@ -57,18 +58,6 @@ class ReporterIdentity:
     kind: Kind = "producer"
 
 
-@dataclass(slots=True)
-class _Report:
-    """A report under way: its events that are not yet acknowledged. ``reports_from``: what was
-    first reported in an event from that number on was not known to have arrived before this
-    report."""
-
-    reports_from: int
-    last: int
-    covers_from: int
-    open: set[int]
-
-
 class Tally:
     """The books of one reporter. Not thread-safe."""
 
@@ -93,7 +82,7 @@ class Tally:
         """Everything first reported in an event below this number is known to be on the topic."""
         self.transaction: TransactionStage | None = None
         """Of the open transaction; None: there is none. What is pending is in it."""
-        self._reports: deque[_Report] = deque()
+        self._reports: deque[OpenReport] = deque()
         self._firsts: deque[int] = deque(maxlen=REPEATS)
         """What the reports that were acknowledged last were the first to bring is repeated: from
         which event on."""
@@ -232,7 +221,7 @@ class Tally:
         self.has_changed = False
         last = self.next_event - 1
         open_ = set(range(first, last + 1))
-        self._reports.append(_Report(min(first, self.delivered), last, covers_from, open_))
+        self._reports.append(OpenReport(min(first, self.delivered), last, covers_from, open_))
         return events
 
     def published(self, event_number: int) -> None:
