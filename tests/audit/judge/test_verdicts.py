@@ -553,7 +553,7 @@ class World:
                 if message.instance == instance and message.outcome is None:
                     message.outcome = Outcome.IN_DOUBT
             tally = self.tally(instance)
-            tally.settle_pending(self.now)
+            tally.settle_pending(self.now, Outcome.IN_DOUBT)
             self.events += tally.report(self.now, 0, closed=True)
         self.ended.add(instance)
 

@@ -477,7 +477,7 @@ class World:
         for message in self.messages:
             if message.instance == producer.instance and message.outcome is None:
                 message.outcome = Outcome.IN_DOUBT
-        producer.tally.settle_pending(self.now)
+        producer.tally.settle_pending(self.now, Outcome.IN_DOUBT)
         for event in producer.tally.report(self.now, FOREVER, closed=True):
             self._deliver(producer.home, event, "delivered")
 

@@ -23,10 +23,8 @@ from tallymark_audit.events.events import AuditEvent, CellReport, Kind
 from tallymark_audit.model.cells import FOREVER, Block
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sketches import add
-from tallymark_audit.reporters.books.open_report import OpenReport
 from tallymark_audit.reporters.books.runs import Run, TallyKey, runs_of
 from tallymark_audit.reporters.books.tally_cell import Outcome, TallyCell
-from tallymark_audit.reporters.books.transaction import outcome_of_pending
 
 __all__ = ["Outcome", "ReporterIdentity", "Run", "Tally", "TallyCell", "TallyKey", "runs_of"]
 
@@ -58,8 +56,20 @@ class ReporterIdentity:
     kind: Kind = "producer"
 
 
+@dataclass(slots=True)
+class _Report:
+    """A report that is not yet acknowledged: its ``open`` events. ``reports_from``: what was first
+    reported from that event on was not known to have arrived before this report."""
+
+    reports_from: int
+    last: int
+    covers_from: int
+    open: set[int]
+
+
 class Tally:
-    """The books of one reporter. Not thread-safe."""
+    """The books of one reporter. Not thread-safe. ``transaction``: how far the open one is, which
+    has all that is pending; None: there is none."""
 
     def __init__(self, identity: ReporterIdentity, max_ranges: int = 10_000) -> None:
         """``max_ranges`` are kept of a cell, :data:`MOST_RANGES` at most."""
@@ -81,8 +91,7 @@ class Tally:
         self.delivered = 0
         """Everything first reported in an event below this number is known to be on the topic."""
         self.transaction: TransactionStage | None = None
-        """Of the open transaction; None: there is none. What is pending is in it."""
-        self._reports: deque[OpenReport] = deque()
+        self._reports: deque[_Report] = deque()
         self._firsts: deque[int] = deque(maxlen=REPEATS)
         """What the reports that were acknowledged last were the first to bring is repeated: from
         which event on."""
@@ -158,14 +167,11 @@ class Tally:
         cell.malformed += malformed
         self._changed(cell, now_ms)
 
-    def settle_pending(self, now_ms: int) -> None:
-        """The run is over: no report follows on what is still pending. Its open transaction, if it
-        had one, says what became of it."""
-        outcome = outcome_of_pending(self.transaction)
+    def settle_pending(self, now_ms: int, outcome: Outcome) -> None:
+        """The run is over: what is still pending ended like this."""
         for cell in self.cells.values():
             if cell.settle_pending(outcome):
                 self._changed(cell, now_ms)
-        self.transaction = None
 
     def has_room(self, key: TallyKey) -> bool:
         """Whether a run may be accepted into the books."""
@@ -221,7 +227,7 @@ class Tally:
         self.has_changed = False
         last = self.next_event - 1
         open_ = set(range(first, last + 1))
-        self._reports.append(OpenReport(min(first, self.delivered), last, covers_from, open_))
+        self._reports.append(_Report(min(first, self.delivered), last, covers_from, open_))
         return events
 
     def published(self, event_number: int) -> None:

@@ -22,6 +22,7 @@ from tallymark_audit.events.audit_topic import is_too_large
 from tallymark_audit.events.event_codec import encode_event
 from tallymark_audit.events.events import AuditEvent
 from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.reporters.books.transaction import outcome_of_pending
 from tallymark_audit.reporters.journal import layout, reading, replay
 from tallymark_audit.reporters.journal.marks_file import MARKS_SUFFIX, read_marks
 
@@ -46,7 +47,7 @@ class Orphan:
             holds = {place: marks[slot] for place, slot in slots.items() if slot in marks}
             return processing.last_report(holds, now_ms)
         tally = self.journaled.tally
-        tally.settle_pending(now_ms)
+        tally.settle_pending(now_ms, outcome_of_pending(tally.transaction))
         return tally.report(now_ms, 0, closed=True)
 
     def release(self, remove: bool) -> None:
