@@ -270,8 +270,7 @@ class Tally:
         return len(self.cells) > self.max_cells // 2
 
     def at_rest(self, before_ms: int) -> list[TallyKey]:
-        """The cells that may be dropped: settled, unchanged since ``before_ms``, and in no later
-        report."""
+        """The cells to drop: settled, unchanged since ``before_ms``, and in no later report."""
         return self._published_before(self._covers_from(), before_ms)
 
     def published_at_rest(self) -> list[TallyKey]:
