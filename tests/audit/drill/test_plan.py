@@ -6,14 +6,14 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import UserError
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.planning.plan import ALL_FAULTS, DrillPlan, make_drill_plan
-from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, all_hops
+from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, all_hops, broker_of
 
 SEED_7 = ("duplicate-batch", "kill-broker", "pause-producer", "reorder")
 
@@ -46,9 +46,14 @@ def test_corruption_meets_neither_loss_nor_duplication(seed: int) -> None:
             assert one.kind != kinds.CORRUPT or not in_data
 
 
-@given(st.integers(0, 10_000), st.sets(st.sampled_from(ALL_FAULTS), min_size=1, max_size=8))
-def test_everything_happens_while_messages_are_sent(seed: int, wanted: set[str]) -> None:
-    plan = make_drill_plan(seed, 20, sorted(wanted))
+@given(st.integers(0, 10_000), st.sampled_from((1, 3)), st.data())
+def test_everything_happens_while_messages_are_sent(
+    seed: int, brokers: int, data: st.DataObject
+) -> None:
+    refused = kinds.REPLICA_FAULTS if brokers == 1 else kinds.ONE_COPY_FAULTS
+    known = st.sampled_from([kind for kind in ALL_FAULTS if kind not in refused])
+    wanted = data.draw(st.sets(known, min_size=1, max_size=8))
+    plan = make_drill_plan(seed, 20, sorted(wanted), brokers=brokers)
     assert set(plan.faults) == wanted
     moments = [at for orders in plan.orders.values() for o in orders for at in (o.start, o.end)]
     moments += [int(action.at * 1000) for action in plan.actions]
@@ -74,6 +79,51 @@ def pair(seed: int) -> set[str]:
         found - {kinds.FLIP_EVENTS}
     )
     return found
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1_000))
+def test_of_ten_seeds_of_three_brokers_each_side_fault_is_in_two_or_more(tens: int) -> None:
+    drawn: Counter[str] = Counter()
+    for seed in range(10 * tens, 10 * tens + 10):
+        plan = make_drill_plan(seed, 24, brokers=3)
+        side = [kind for kind in plan.faults if kind in kinds.SIDE_FAULTS]
+        assert len(side) == len(set(plan.faults)) - 7 == 2
+        assert kinds.KILL_LEADER in plan.faults
+        assert not set(plan.faults) & set(kinds.ONE_COPY_FAULTS)
+        drawn.update(side)
+    whole = [kind for kind in kinds.DRAWN_FAULTS if kind not in kinds.ONE_COPY_FAULTS]
+    assert drawn == dict.fromkeys(kinds.FAILOVER_FAULTS, 5) | dict.fromkeys(whole, 2)
+
+
+@given(st.integers(0, 10_000))
+def test_of_three_brokers_any_may_be_the_one_that_is_killed(seed: int) -> None:
+    plan = make_drill_plan(seed, 24, ["kill-broker", kinds.KILL_LEADER], brokers=3)
+    assert plan == make_drill_plan(seed, 24, ["kill-broker", kinds.KILL_LEADER], brokers=3)
+    names = {action.kind: action.name for action in plan.actions}
+    clusters = {"dc1", "dc2", "aggregate"}
+    assert names["kill-broker"] in {broker_of(one, node) for one in clusters for node in range(3)}
+    assert names[kinds.KILL_LEADER] in clusters
+
+
+def test_the_topic_of_an_unclean_election_allows_it_at_home() -> None:
+    (topic,) = make_drill_plan(1, 24, [kinds.UNCLEAN_ELECTION], brokers=3).topics
+    assert dict(topic.at_home)["unclean.leader.election.enable"] == "true"
+    assert topic.partitions == 1
+    (other,) = make_drill_plan(1, 24, [kinds.LOST_IN_FAILOVER], brokers=3).topics
+    assert other.at_home == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "brokers", "more"),
+    [(kinds.UNCLEAN_ELECTION, 1, "--brokers 3"), (kinds.LOST_SEGMENT, 3, "--brokers 1")],
+)
+def test_faults_that_need_one_copy_or_several_say_so(kind: str, brokers: int, more: str) -> None:
+    """A segment that one of three brokers has lost, readers get from another: a drill would wait
+    for a loss that is none."""
+    with pytest.raises(UserError) as caught:
+        make_drill_plan(1, 24, [kind], brokers=brokers)
+    assert more in str(caught.value)
 
 
 def test_who_was_drawn_before_side_faults_were_made_is_drawn_still() -> None:

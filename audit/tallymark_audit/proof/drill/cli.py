@@ -12,7 +12,7 @@ import click
 
 from tallymark_audit.proof.drill.clean import CleanRun
 from tallymark_audit.proof.drill.planning.plan import ALL_FAULTS, make_drill_plan
-from tallymark_audit.proof.drill.planning.topology import all_hops, build
+from tallymark_audit.proof.drill.planning.topology import Topology, all_hops, build
 from tallymark_audit.proof.drill.run import Drill
 from tallymark_audit.proof.drill.scoring.report import (
     DrillOutcome,
@@ -44,6 +44,7 @@ class DrillOptions(TypedDict):
     report: Path | None
     json_file: Path | None
     clean: int | None
+    brokers: str
 
 
 @click.command("drill")
@@ -96,6 +97,13 @@ class DrillOptions(TypedDict):
     type=click.IntRange(1_000, 1_000_000_000),
     help="No faults: so many messages as fast as they go, and not one alarm.",
 )
+@click.option(
+    "--brokers",
+    type=click.Choice(["1", "3"]),
+    default="1",
+    show_default=True,
+    help="Of each cluster. With three, topics have three replicas and leaders are killed.",
+)
 @click.pass_context
 def drill(context: click.Context, **given: Unpack[DrillOptions]) -> None:
     """Make real faults in a real stack, and hold what the audit says against what was done.
@@ -104,7 +112,8 @@ def drill(context: click.Context, **given: Unpack[DrillOptions]) -> None:
     """
     narrator = Narrator(console())
     if given["clean"] is not None:
-        good = _clean(given["clean"], given["keep"], narrator, given["json_file"])
+        topology = build(given["keep"], [], brokers=int(given["brokers"]))
+        good = _clean(given["clean"], topology, narrator, given["json_file"])
     else:
         good = _drill(given, narrator)
     context.exit(0 if good else NOT_SO)
@@ -116,11 +125,12 @@ def _drill(given: DrillOptions, narrator: Narrator) -> bool:
     seed, keep = given["seed"], given["keep"]
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     wanted = [name.strip() for name in (given["faults"] or "").split(",") if name.strip()]
+    brokers, hops, share = int(given["brokers"]), given["hops"], given["share"]
     outcomes: list[DrillOutcome] = []
     for number in range(seed, seed + given["runs"]):
-        plan = make_drill_plan(number, given["duration"], wanted, given["hops"], given["share"])
+        plan = make_drill_plan(number, given["duration"], wanted, hops, share, brokers)
         narrator.say(f"seed {number}, data and logs in {keep}, faults: {', '.join(plan.faults)}")
-        topology = build(keep, plan.orders, loaded=plan.lake_topics)
+        topology = build(keep, plan.orders, loaded=plan.lake_topics, brokers=brokers)
         outcome = Drill(plan, topology, narrator, given["rate"], given["with_spark"]).run()
         outcomes.append(outcome)
         _tell(outcome, narrator)
@@ -156,10 +166,10 @@ def _tell(outcome: DrillOutcome, narrator: Narrator) -> None:
     narrator.say(f"{narrator.elapsed:.0f} s so far")
 
 
-def _clean(messages: int, keep: Path, narrator: Narrator, json_file: Path | None) -> bool:
+def _clean(messages: int, topology: Topology, narrator: Narrator, json_file: Path | None) -> bool:
     """Whether a run without faults raised no alarm."""
-    narrator.say(f"{messages:,} messages without a fault, data and logs in {keep}")
-    outcome = CleanRun(build(keep, []), narrator, messages).run()
+    narrator.say(f"{messages:,} messages without a fault, data and logs in {topology.folder}")
+    outcome = CleanRun(topology, narrator, messages).run()
     narrator.say(
         f"{outcome.messages:,} messages in {outcome.windows:,} windows; produced in "
         f"{outcome.produced_seconds:.0f} s, all judged after {outcome.judged_seconds:.0f} s"

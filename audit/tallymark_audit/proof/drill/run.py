@@ -12,11 +12,7 @@ from typing import Any, Final
 from tallymark.clock import now_ms
 from tallymark.errors import UserError
 from tallymark_audit.proof.drill.faults import kinds
-from tallymark_audit.proof.drill.faults.ground_truth import (
-    FaultNote,
-    GroundTruthWriter,
-    read_ground_truth,
-)
+from tallymark_audit.proof.drill.faults.ground_truth import GroundTruthWriter, read_ground_truth
 from tallymark_audit.proof.drill.faults.kinds import write_orders
 from tallymark_audit.proof.drill.findings.detection_times import StoreWatcher, times_of
 from tallymark_audit.proof.drill.findings.found import items_of, located, read_skewed, read_verdicts
@@ -31,6 +27,7 @@ from tallymark_audit.proof.drill.findings.taken_back import (
 from tallymark_audit.proof.drill.planning.plan import DrillPlan
 from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP, Topology
 from tallymark_audit.proof.drill.running.actions import Actions
+from tallymark_audit.proof.drill.running.failover_actions import FailoverActions
 from tallymark_audit.proof.drill.running.follow_up import (
     compare_with_spark,
     look_again,
@@ -49,7 +46,6 @@ from tallymark_audit.proof.drill.running.stage import (
 from tallymark_audit.proof.drill.scoring.compare import Comparison, compare
 from tallymark_audit.proof.drill.scoring.report import DrillOutcome, hits_of, named
 from tallymark_audit.proof.drill.scoring.scorer import Scorer
-from tallymark_audit.proof.drill.scoring.side_scores import SideScore
 from tallymark_audit.proof.drill.truth.expected import LOSS, Expectation, Finding
 from tallymark_audit.proof.drill.truth.whole_truth import Gone, expect_all, read_truth
 from tallymark_audit.proof.harness.narrate import Narrator
@@ -80,6 +76,7 @@ class Drill:
         self._actions = Actions(self._stage, self._ground_truth, random.Random(plan.seed), rate)
         chance = random.Random(f"beside {plan.seed}")
         self._side_actions = SideActions(self._stage, self._ground_truth, chance)
+        self._failovers = FailoverActions(self._stage, self._ground_truth)
         self._start = 0
 
     def run(self) -> DrillOutcome:
@@ -118,10 +115,15 @@ class Drill:
                     comparison=comparison,
                     hidden=expectation.hidden,
                     times=times_of(expectation.items, notes, watcher.seen),
-                    beside=self._score(rows, notes, expectation, comparison, unheld),
                     taken_back=self._taken_back(rows),
                     problems=problems,
                 )
+                scorer = Scorer(self._stage, rows, notes, self._gone, unheld)
+                beside = [kind for kind in self._plan.faults if kind in kinds.SIDE_FAULTS]
+                outcome.beside = tuple(
+                    scorer.score(kind, expectation, comparison) for kind in beside
+                )
+                outcome.problems += scorer.unexplained()
                 self._tell(comparison)
             before = in_alarm(rows)
             self._repair(expectation, outcome, before)
@@ -145,7 +147,9 @@ class Drill:
                 write_orders(self._processes.orders_file(hop), orders)
             for action in self._plan.actions:
                 self._until(action.at)
-                if action.kind in kinds.SIDE_FAULTS:
+                if action.kind in kinds.REPLICA_FAULTS:
+                    self._failovers.do(action)
+                elif action.kind in kinds.SIDE_FAULTS:
                     self._side_actions.do(action, self._plan.topics)
                 else:
                     self._actions.do(action)
@@ -180,21 +184,12 @@ class Drill:
     def _expect(self) -> Expectation:
         beside = self._side_actions
         truth = read_truth(self._topology, self._plan.topics, beside.old_logs, beside.unreadable)
-        gone = Gone(self._actions.lost, beside.lost_members, beside.unreadable)
-        return expect_all(truth, self._topology, self._start, gone)
+        return expect_all(truth, self._topology, self._start, self._gone)
 
-    def _score(
-        self,
-        rows: list[dict[str, Any]],
-        notes: list[FaultNote],
-        expectation: Expectation,
-        comparison: Comparison,
-        unheld: list[str],
-    ) -> tuple[SideScore, ...]:
-        """One line for each kind that happened beside the main traffic."""
-        scorer = Scorer(self._stage, rows, notes, self._side_actions.unreadable, unheld)
-        beside = [kind for kind in self._plan.faults if kind in kinds.SIDE_FAULTS]
-        return tuple(scorer.score(kind, expectation, comparison) for kind in beside)
+    @property
+    def _gone(self) -> Gone:
+        beside, elections = self._side_actions, self._failovers.elections
+        return Gone(self._actions.lost, beside.lost_members, beside.unreadable, elections)
 
     def _taken_back(
         self, rows: list[dict[str, Any]], since: int = 0, but: Iterable[WindowKey] = ()
@@ -218,24 +213,24 @@ class Drill:
         """Repair, and check that only what cannot be repaired is left, and that no other window
         became wrong meanwhile; ``called``: the windows that were wrong before."""
         lost = {item for item in before.items if item.kind == LOSS}
-        mirrored = {item for item in lost if item.mirrored} - before.gone
-        if not mirrored:
+        there = ({item for item in lost if item.mirrored} - before.gone) | before.saved
+        if not there:
             return
         since = now_ms()
         began = time.monotonic()
-        with self._narrator.step(f"repairing {len(mirrored)} messages"):
+        with self._narrator.step(f"repairing {len(there)} messages"):
             command = self._processes.command("repair", ["audit", "repair", "--apply"])
             code = command.wait(REPAIR_SECONDS)
-            if code not in ((0, PARTLY) if lost > mirrored else (0,)):
+            if code not in ((0, PARTLY) if lost > there else (0,)):
                 outcome.problems.append(str(command.fail(f"ended with exit {code}")))
-            self._wait_for_green(mirrored, outcome)
+            self._wait_for_green(there, outcome)
         outcome.repair_seconds = time.monotonic() - began
         rows, waiting = self._verdicts("letting the windows settle again")
         found = items_of(rows) | read_skewed(self._stage.store)
         with self._narrator.step("comparing once more"):
             after = self._expect()
-            left = after.items & mirrored
-            outcome.repaired = len(mirrored) - len(left)
+            left = after.items & there
+            outcome.repaired = len(there) - len(left)
             outcome.problems += [f"not repaired: {line}" for line in named(left)]
             outcome.after = compare(after, found, located(rows), waiting)
             more = self._taken_back(rows, since, called)

@@ -2,8 +2,8 @@
 
 ``python -m tallymark_audit.proof.drill.applications.producer CONFIG``, CONFIG being JSON:
 ``bootstrap``, ``cluster``, ``topic``, ``partitions``, ``server``, ``rate`` (messages a second),
-``offset_ms`` (how wrong its clock is), ``book`` (file) and ``patience_ms`` (delivery timeout; 0 for
-the usual). It runs until SIGTERM, then flushes and ends.
+``offset_ms`` (how wrong its clock is), ``acks`` (``"all"`` or 1), ``book`` (file) and
+``patience_ms`` (delivery timeout; 0 for the usual). It runs until SIGTERM, then flushes and ends.
 
 Its book is the truth about what was reported to the application: one JSON array a line, written
 when it happened, so a kill takes nothing back::
@@ -75,6 +75,7 @@ def _produce(config: dict[str, Any]) -> None:
             bootstrap_servers=config["bootstrap"],
             client_id=f"drill-{server}",
             server=server,
+            acks=config["acks"],
             max_block_ms=2_000,
             delivery_timeout_ms=config["patience_ms"] or _DELIVERY_MS,
         ) as producer,

@@ -59,6 +59,13 @@ LOSS_FOR_SPARK: Final = "loss-for-spark"
 BROKEN_CRC: Final = "broken-crc"
 """One batch of a closed segment has a wrong CRC before it was counted."""
 
+KILL_LEADER: Final = "kill-leader"
+"""The leader of the main topic is killed, and comes back once another broker leads."""
+LOST_IN_FAILOVER: Final = "lost-in-failover"
+"""A leader is killed with records that were acknowledged (acks=1) and that no follower has."""
+UNCLEAN_ELECTION: Final = "unclean-election"
+"""A broker that lacks acknowledged records is elected, and the others cut them."""
+
 LAKE_ROWS_GONE: Final = "lake-rows-gone"
 """Rows vanish from a file of the lake after the load."""
 LAKE_ROWS_TWICE: Final = "lake-rows-twice"
@@ -85,7 +92,12 @@ DRAWN_FAULTS: Final = (
     LOSS_FOR_SPARK,
 )
 """Those of :data:`SIDE_FAULTS` that a seed may draw."""
-SIDE_FAULTS: Final = (*DRAWN_FAULTS, *LAKE_FAULTS)
+FAILOVER_FAULTS: Final = (LOST_IN_FAILOVER, UNCLEAN_ELECTION)
+REPLICA_FAULTS: Final = (KILL_LEADER, *FAILOVER_FAULTS)
+"""They need several replicas, so clusters of three brokers."""
+ONE_COPY_FAULTS: Final = (TORN_TAIL, CUT_OUT, *REST_FAULTS)
+"""They damage a log of a broker, which readers get where there is no other copy of it."""
+SIDE_FAULTS: Final = (*DRAWN_FAULTS, *LAKE_FAULTS, *FAILOVER_FAULTS)
 """What happens beside the main traffic: most of it to a topic of its own, named like the fault."""
 
 WIRE_FAULTS: Final = (

@@ -30,6 +30,8 @@ KIND_OF: Final[Mapping[str, str]] = {
     kinds.TORN_TAIL: LOSS,
     kinds.CUT_OUT: LOSS,
     kinds.DROP_FETCHED: LOSS,
+    kinds.LOST_IN_FAILOVER: LOSS,
+    kinds.UNCLEAN_ELECTION: LOSS,
     kinds.DUPLICATE: DUPLICATION,
     kinds.DUPLICATE_BATCH: DUPLICATION,
     kinds.LOST_ACK: DUPLICATION,

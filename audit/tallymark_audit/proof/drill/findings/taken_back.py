@@ -21,14 +21,28 @@ WindowKey = tuple[str, str, int]
 """Edge, topic, window."""
 
 _SILENCES: Final[Mapping[str, tuple[str, ...]]] = {
-    "TallymarkReporterSilent": ("-producer", "-host", "-consumer", "-broker", kinds.TORN_TAIL),
-    "TallymarkMirrorSilent": ("-mirror", "-broker", kinds.TORN_TAIL, *kinds.REST_FAULTS),
+    "TallymarkReporterSilent": (
+        "-producer",
+        "-host",
+        "-consumer",
+        "-broker",
+        kinds.TORN_TAIL,
+        *kinds.REPLICA_FAULTS,
+    ),
+    "TallymarkMirrorSilent": (
+        "-mirror",
+        "-broker",
+        kinds.TORN_TAIL,
+        *kinds.REST_FAULTS,
+        *kinds.REPLICA_FAULTS,
+    ),
     "TallymarkCollectorSilent": (
         "-collector",
         "-broker",
         kinds.CUT_OUT,
         kinds.TORN_TAIL,
         *kinds.REST_FAULTS,
+        *kinds.REPLICA_FAULTS,
     ),
 }
 """The faults that explain an alert about silence, by the ends of their names."""

@@ -20,7 +20,11 @@ from typing import Final
 from tallymark.errors import UserError
 from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.faults.kinds import Order
-from tallymark_audit.proof.drill.planning.side_plan import side_faults_of, side_plan
+from tallymark_audit.proof.drill.planning.side_plan import (
+    side_faults_of,
+    side_faults_with_replicas,
+    side_plan,
+)
 from tallymark_audit.proof.drill.planning.topology import (
     AGGREGATE,
     CONSUMER_HOP,
@@ -41,7 +45,7 @@ LOG_FAULTS: Final = (kinds.TORN_TAIL, kinds.CUT_OUT)
 SKEW: Final = "clock-skew"
 _ON_WIRE: Final = tuple(kind for kind in kinds.WIRE_FAULTS if kind not in kinds.SIDE_FAULTS)
 MAIN_FAULTS: Final = (*_ON_WIRE, *KILL, LOST_HOST, *PAUSE, *LOG_FAULTS, SKEW)
-ALL_FAULTS: Final = (*MAIN_FAULTS, *kinds.SIDE_FAULTS)
+ALL_FAULTS: Final = (*MAIN_FAULTS, kinds.KILL_LEADER, *kinds.SIDE_FAULTS)
 SLOTS: Final = 4
 _ALWAYS: Final = (kinds.DROP, kinds.DUPLICATE, kinds.CORRUPT)
 _MORE: Final = 4
@@ -64,14 +68,15 @@ _MOST: Final = {
     kinds.LOST_ACK: 3,
     kinds.DELAY: 2,
 }
-_ACTIONS: Final = (*KILL, LOST_HOST, *PAUSE, *LOG_FAULTS)
+_ACTIONS: Final = (*KILL, LOST_HOST, *PAUSE, *LOG_FAULTS, kinds.KILL_LEADER)
 _DELAY_SECONDS: Final = 3.0
 _PAUSE_SECONDS: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedAction:
-    """``kind`` happens to the process ``name`` (of faults in a log: to the cluster) at ``at``."""
+    """``kind`` happens to the process ``name`` (of faults of logs and leaders: to the cluster) at
+    ``at``."""
 
     at: float
     kind: str
@@ -93,7 +98,7 @@ class Sender:
 @dataclass(frozen=True, slots=True)
 class DrillPlan:
     """``orders``: for the proxy of each hop, times in ms since the producers began. ``topics``:
-    those beside the main one."""
+    those beside the main one. ``brokers``: of each cluster."""
 
     seed: int
     duration: float
@@ -102,6 +107,7 @@ class DrillPlan:
     orders: dict[str, list[Order]] = field(default_factory=dict[str, list[Order]])
     actions: tuple[PlannedAction, ...] = ()
     topics: tuple[SideTopic, ...] = ()
+    brokers: int = 1
 
     @property
     def lake_topics(self) -> tuple[SideTopic, ...]:
@@ -122,21 +128,22 @@ def make_drill_plan(
     wanted: Sequence[str] = (),
     hops: Sequence[str] = (),
     rate: float | None = None,
+    brokers: int = 1,
 ) -> DrillPlan:
     """A plan; without ``wanted`` the seed chooses: loss, duplication and corruption always,
     :data:`_MORE` others, and two side faults. ``rate`` replaces the usual share of what is hit.
-    UserError: no such fault or hop."""
+    With several ``brokers`` a cluster the others are the kill of a leader and fewer that are drawn,
+    and no log is damaged. UserError: no such fault or hop, or not with so many brokers."""
     _check("fault", wanted, ALL_FAULTS)
+    _check_copies(wanted, brokers)
     _check("hop", hops, all_hops())
     chance = random.Random(seed)
-    others = [kind for kind in MAIN_FAULTS if kind not in _ALWAYS]
-    main = (*_ALWAYS, *sorted(chance.sample(others, _MORE)))
-    chosen = tuple(wanted) or (*main, *side_faults_of(seed))
+    chosen = tuple(wanted) or _drawn(chance, seed, brokers)
     senders = [Sender(f"{name}-{number}", name) for name in DATACENTERS for number in (1, 2)]
     if SKEW in chosen:
         senders.append(Sender(f"{DATACENTERS[0]}-skewed", DATACENTERS[0], -2 * SKEW_MS))
     orders = _orders(chance, duration, chosen, list(hops) or all_hops(), rate)
-    actions = _actions(chance, duration, chosen)
+    actions = _actions(chance, duration, chosen, brokers)
     aside = side_plan(random.Random(f"beside {seed}"), chosen)
     senders += [
         Sender(topic.name, topic.home, topic=topic.name, partitions=topic.partitions)
@@ -167,7 +174,17 @@ def make_drill_plan(
         orders=orders,
         actions=tuple(sorted(actions, key=lambda action: action.at)),
         topics=aside.topics,
+        brokers=brokers,
     )
+
+
+def _drawn(chance: random.Random, seed: int, brokers: int) -> tuple[str, ...]:
+    others = [kind for kind in MAIN_FAULTS if kind not in _ALWAYS]
+    if brokers == 1:
+        return (*_ALWAYS, *sorted(chance.sample(others, _MORE)), *side_faults_of(seed))
+    whole = [kind for kind in others if kind not in kinds.ONE_COPY_FAULTS]
+    drawn = sorted(chance.sample(whole, _MORE - 1))
+    return (*_ALWAYS, *drawn, kinds.KILL_LEADER, *side_faults_with_replicas(seed))
 
 
 def _orders(
@@ -241,7 +258,9 @@ def _slot(duration: float, slot: int) -> tuple[int, int]:
     return int(start), int(start + length * 0.8)
 
 
-def _actions(chance: random.Random, duration: float, chosen: Sequence[str]) -> list[PlannedAction]:
+def _actions(
+    chance: random.Random, duration: float, chosen: Sequence[str], brokers: int
+) -> list[PlannedAction]:
     """Kills, pauses and log faults one after the other, so that each finds its process running."""
     acted = [kind for kind in chosen if kind in _ACTIONS]
     chance.shuffle(acted)
@@ -249,11 +268,11 @@ def _actions(chance: random.Random, duration: float, chosen: Sequence[str]) -> l
     for place, kind in enumerate(acted):
         at = duration * (0.15 + 0.7 * (place + chance.random() * 0.3) / max(1, len(acted)))
         seconds = _PAUSE_SECONDS if kind in PAUSE else 0.0
-        found.append(PlannedAction(round(at, 3), kind, _victim(chance, kind), seconds))
+        found.append(PlannedAction(round(at, 3), kind, _victim(chance, kind, brokers), seconds))
     return found
 
 
-def _victim(chance: random.Random, kind: str) -> str:
+def _victim(chance: random.Random, kind: str, brokers: int) -> str:
     if kind in LOG_FAULTS:
         return AGGREGATE
     if kind == LOST_HOST:  # another one than those that are killed and paused
@@ -264,7 +283,20 @@ def _victim(chance: random.Random, kind: str) -> str:
     if what == "mirror":
         return f"mirror-{chance.choice(DATACENTERS)}-to-{AGGREGATE}"
     cluster = chance.choice((*DATACENTERS, AGGREGATE))
-    return f"collector-{cluster}" if what == "collector" else broker_of(cluster)
+    if kind == kinds.KILL_LEADER:
+        return cluster
+    if what == "collector":
+        return f"collector-{cluster}"
+    return broker_of(cluster, chance.randrange(brokers) if brokers > 1 else 0)
+
+
+def _check_copies(wanted: Sequence[str], brokers: int) -> None:
+    for name in wanted:
+        if name in kinds.REPLICA_FAULTS and brokers == 1:
+            raise UserError(f"{name} needs replicas", "give --brokers 3")
+        if name in kinds.ONE_COPY_FAULTS and brokers > 1:
+            why = "readers get another copy of it"
+            raise UserError(f"{name} damages the log of one broker, and {why}", "give --brokers 1")
 
 
 def _check(what: str, given: Sequence[str], known: Sequence[str]) -> None:

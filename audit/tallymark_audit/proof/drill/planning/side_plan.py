@@ -28,7 +28,16 @@ SEGMENT_BYTES: Final = 16_384
 """Of topics that lose closed segments: several a partition within the shortest drill."""
 _STEPS: Final = (3, 7, 4, 6)
 """How far apart a seed's two faults are in their list, by the decade of the seed."""
-_WITH_TOPIC: Final = (*kinds.TOPIC_FAULTS, *kinds.REST_FAULTS, *kinds.LAKE_FAULTS)
+_WITH_TOPIC: Final = (
+    *kinds.TOPIC_FAULTS,
+    *kinds.REST_FAULTS,
+    *kinds.LAKE_FAULTS,
+    *kinds.FAILOVER_FAULTS,
+)
+_OF_SEVERAL_COPIES: Final = tuple(
+    kind for kind in kinds.DRAWN_FAULTS if kind not in kinds.ONE_COPY_FAULTS
+)
+_UNCLEAN: Final = (("unclean.leader.election.enable", "true"), ("min.insync.replicas", "1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,14 @@ def side_faults_of(seed: int) -> tuple[str, str]:
     return known[seed % len(known)], known[(seed + step) % len(known)]
 
 
+def side_faults_with_replicas(seed: int) -> tuple[str, str]:
+    """The two side faults of a seed where clusters have three brokers: one of a failover, and one
+    that damages no log. Of any ten seeds from a full ten on each of the first is in five, each of
+    the others in two."""
+    failovers, others = kinds.FAILOVER_FAULTS, _OF_SEVERAL_COPIES
+    return failovers[seed % len(failovers)], others[seed // len(failovers) % len(others)]
+
+
 def side_plan(chance: random.Random, chosen: Sequence[str]) -> SidePlan:
     """The plan of those of the chosen kinds that happen beside the main traffic."""
     topics = tuple(_topic(chance, kind) for kind in chosen if kind in _WITH_TOPIC)
@@ -83,6 +100,10 @@ def _topic(chance: random.Random, kind: str) -> SideTopic:
     home = chance.choice(DATACENTERS)
     if kind in kinds.TOPIC_FAULTS:
         return SideTopic(kind, home, SHRINKS_FROM if kind == kinds.SHRINK_TOPIC else PARTITIONS)
+    if kind in kinds.FAILOVER_FAULTS:
+        # With one partition the leader of all that is lost is one broker.
+        at_home = _UNCLEAN if kind == kinds.UNCLEAN_ELECTION else ()
+        return SideTopic(kind, home, 1, at_home=at_home)
     if kind in kinds.LAKE_FAULTS:
         return SideTopic(kind, home, PARTITIONS)
     # One partition: its segments are closed sooner, and what holds it holds the whole window.
@@ -96,6 +117,8 @@ def _side_action(chance: random.Random, kind: str, home: str) -> SideAction:
         return SideAction(kind, CONSUMER_HOP, 0.35 + late)
     if kind in kinds.TOPIC_FAULTS:
         return SideAction(kind, home, 0.35 + late)
+    if kind in kinds.FAILOVER_FAULTS:
+        return SideAction(kind, home, 0.2 + late)
     # What is wrong upstream only, downstream still has: both are drilled where both are repaired.
     place = chance.choice((home, AGGREGATE)) if kind in kinds.SCRUBBED_FAULTS else AGGREGATE
     return SideAction(kind, place, 0.6 + late)

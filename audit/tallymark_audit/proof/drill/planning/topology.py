@@ -46,12 +46,14 @@ CHECKPOINT_MS: Final = 5_000
 @dataclass(frozen=True, slots=True)
 class SideTopic:
     """A topic to which one fault happens, and that is named like it: written at ``home``, mirrored
-    like every other. ``segment_bytes``: 0 for what the broker takes."""
+    like every other. ``segment_bytes``: 0 for what the broker takes. ``at_home``: its settings
+    there."""
 
     name: str
     home: str
     partitions: int
     segment_bytes: int = 0
+    at_home: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ class Actions:
                 "rate": self._rate,
                 "offset_ms": sender.offset_ms,
                 "book": str(book),
+                "acks": 1 if sender.topic == kinds.LOST_IN_FAILOVER else "all",
                 "patience_ms": _PATIENCE_MS if sender.topic in kinds.TOPIC_FAULTS else 0,
             },
         )

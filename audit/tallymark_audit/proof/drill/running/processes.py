@@ -136,6 +136,10 @@ class DrillProcesses:
         arguments = [sys.executable, "-c", _PAUSE, str(self._running[name].pid), str(seconds)]
         self._pauses.append(subprocess.Popen(arguments, start_new_session=True))
 
+    def resume(self, name: str) -> None:
+        """End a pause before its time."""
+        os.kill(self._running[name].pid, signal.SIGCONT)
+
     # -- ending ---------------------------------------------------------------------------------
 
     def check(self) -> None:

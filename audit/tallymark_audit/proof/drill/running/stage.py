@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tallymark.client import Admin
+from tallymark.client.admin.topics import PartitionDescription
 from tallymark.clock import now_ms
 from tallymark.replication.features import REPLICATION
 from tallymark_audit.proof.drill.findings.found import read_verdicts, undecided, unnamed
@@ -82,17 +83,21 @@ class Stage:
 
     def leaders(self, cluster: str, topic: str) -> dict[int, int]:
         """Partition -> the broker that leads it; -1: none does."""
+        return {one.partition: one.leader for one in self.partitions(cluster, topic)}
+
+    def partitions(self, cluster: str, topic: str) -> Sequence[PartitionDescription]:
+        """The topic's partitions, as the first broker that answers sees them."""
         with Admin(bootstrap_servers=self.topology.straight(cluster)) as admin:
             found = admin.describe_topics([topic])
             found.check()
-            return {one.partition: one.leader for one in found.done[topic].partitions}
+            return found.done[topic].partitions
 
     def _make(self, topic: SideTopic) -> None:
         """At home and downstream, where a mirror would make it without its size of segments."""
         configs = {"segment.bytes": str(topic.segment_bytes)} if topic.segment_bytes else {}
-        for cluster in (topic.home, AGGREGATE):
+        for cluster, more in ((topic.home, dict(topic.at_home)), (AGGREGATE, {})):
             with Admin(bootstrap_servers=self.topology.straight(cluster)) as admin:
-                admin.create_topic(topic.name, topic.partitions, configs)
+                admin.create_topic(topic.name, topic.partitions, configs | more)
 
     def verdicts(
         self,

@@ -15,30 +15,33 @@ from tallymark_audit.proof.drill.scoring.compare import Comparison
 from tallymark_audit.proof.drill.scoring.report import hits_of
 from tallymark_audit.proof.drill.scoring.side_scores import (
     SideScore,
+    score_elections,
     score_events,
     score_items,
     score_unreadable,
+    unexplained,
 )
-from tallymark_audit.proof.drill.truth.books_and_logs import Unreadable, read_marked
+from tallymark_audit.proof.drill.truth.books_and_logs import read_marked
 from tallymark_audit.proof.drill.truth.expected import Expectation
+from tallymark_audit.proof.drill.truth.whole_truth import Gone
 
 
 class Scorer:
-    """``rows``: the verdicts; ``notes``: what was done; ``unheld``: lost journals that held
-    nothing."""
+    """``rows``: the verdicts; ``notes``: what was done; ``gone``: what is gone; ``unheld``: lost
+    journals that held nothing."""
 
     def __init__(
         self,
         stage: Stage,
         rows: Sequence[dict[str, Any]],
         notes: Sequence[FaultNote],
-        unreadable: Sequence[Unreadable],
+        gone: Gone,
         unheld: Sequence[str],
     ) -> None:
         self._stage = stage
         self._rows = rows
         self._notes = notes
-        self._unreadable = unreadable
+        self._gone = gone
         self._unheld = unheld
         self._hits = hits_of(notes)
 
@@ -49,10 +52,17 @@ class Scorer:
             return score_events(done, self._marked(), read_incidents(self._stage.store))
         if kind == kinds.BROKEN_CRC:
             incidents = read_incidents(self._stage.store)
-            return score_unreadable(self._unreadable, self._rows, incidents)
+            return score_unreadable(self._gone.unreadable, self._rows, incidents)
         if kind == kinds.LOST_CONSUMER:
             return SideScore(kind, done, done, max(0, done - len(self._unheld)), 0)
-        return score_items(kind, done, expectation, comparison)
+        shown = score_items(kind, done, expectation, comparison)
+        if kind == kinds.UNCLEAN_ELECTION:
+            return score_elections(shown, self._gone.elections, read_incidents(self._stage.store))
+        return shown
+
+    def unexplained(self) -> list[str]:
+        """What brokers report of lost records, without an election of the drill."""
+        return unexplained(self._gone.elections, read_incidents(self._stage.store))
 
     def _marked(self) -> dict[str, int]:
         """The number of events with turned bits in each cluster's audit topic."""

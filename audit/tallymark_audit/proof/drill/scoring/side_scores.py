@@ -8,7 +8,7 @@ window that it holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,8 +17,12 @@ from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.planning.topology import CONSUMER_HOP
 from tallymark_audit.proof.drill.scoring.compare import Comparison
 from tallymark_audit.proof.drill.truth.books_and_logs import Unreadable
+from tallymark_audit.proof.drill.truth.elections import UncleanElection
 from tallymark_audit.proof.drill.truth.expected import DUPLICATION, Expectation, Finding
 
+UNCLEAN: Final = "unclean-election"
+GIVEN_UP: Final = "given-up"
+"""The kinds of incidents that say of a log that it may lack, or has cut, committed records."""
 BAD_EVENT: Final = "bad-event"
 """The kind of incident that says of an event that it is not believed."""
 
@@ -84,6 +88,56 @@ def score_unreadable(
         expected += max(1, len(held)) + 1
         found += sum(one and other for one, other in zip(named, unknown, strict=True)) + told
     return SideScore(kinds.BROKEN_CRC, len(places), expected, found, 0)
+
+
+def score_elections(
+    shown: SideScore, elections: Sequence[UncleanElection], incidents: Iterable[Any]
+) -> SideScore:
+    """``shown``: what verdicts show of the kind. Of each election there have to be two incidents
+    more: that it was unclean, and that the leader before has cut its log."""
+    told = list(incidents)
+    found = sum(any(wanted(row) for row in told) for one in elections for wanted in _told_by(one))
+    return SideScore(
+        shown.kind,
+        shown.done,
+        shown.expected + 2 * len(elections),
+        shown.found + found,
+        shown.wrong,
+    )
+
+
+def unexplained(elections: Sequence[UncleanElection], incidents: Iterable[Any]) -> list[str]:
+    """Incidents of replication that no election of the drill has led to."""
+    return [
+        f"{row['kind']} of {row['topic']}-{row['partition']} of {row['cluster']}: {row['reason']}"
+        for row in incidents
+        if row["kind"] in (UNCLEAN, GIVEN_UP)
+        and not any(wanted(row) for one in elections for wanted in _told_by(one))
+    ]
+
+
+def _told_by(one: UncleanElection) -> tuple[Callable[[Any], bool], ...]:
+    def is_here(row: Any, kind: str) -> bool:
+        place = row["cluster"], row["topic"], row["partition"], row["from_offset"]
+        return row["kind"] == kind and place == (
+            one.cluster, one.topic, one.partition, one.from_offset
+        )  # fmt: skip
+
+    def is_unclean(row: Any) -> bool:
+        leads = f"broker {one.broker} leads from leader epoch {one.leader_epoch} on"
+        return is_here(row, UNCLEAN) and leads in row["reason"]
+
+    def is_given_up(row: Any) -> bool:
+        cut = f"broker {one.loser} cut these offsets"
+        return (
+            is_here(row, GIVEN_UP)
+            and row["to_offset"] == one.to_offset
+            and cut in row["reason"]
+            and f"for the leader of epoch {one.leader_epoch};" in row["reason"]
+            and "saved in " in row["reason"]
+        )
+
+    return is_unclean, is_given_up
 
 
 def _names(place: Unreadable, reason: str) -> bool:

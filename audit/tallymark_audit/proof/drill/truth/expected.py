@@ -82,8 +82,9 @@ class Expectation:
     application never got: a LOSS or not, as the producer's own journal has it. ``hidden``: changed
     messages that cannot show. ``unclear``: what shows only if the journal holds what was not
     reported to the application. ``unsure``: the cells of a lost host whose claims may or may not
-    have been reported. ``gone``: losses of which nothing is upstream any more. ``young``: messages
-    that came just before their topic was deleted. ``messages``: the number on each edge."""
+    have been reported. ``gone``: losses of which nothing is upstream any more. ``saved``: losses at
+    a producer's edge that a broker has saved. ``young``: messages that came just before their topic
+    was deleted. ``messages``: the number on each edge."""
 
     cells: set[Cell] = field(default_factory=set[Cell])
     items: set[Finding] = field(default_factory=set[Finding])
@@ -91,6 +92,7 @@ class Expectation:
     unclear: set[Finding] = field(default_factory=set[Finding])
     unsure: set[Cell] = field(default_factory=set[Cell])
     gone: set[Finding] = field(default_factory=set[Finding])
+    saved: set[Finding] = field(default_factory=set[Finding])
     young: set[MessageId] = field(default_factory=set[MessageId])
     hidden: int = 0
     messages: Counter[str] = field(default_factory=Counter[str])
@@ -171,8 +173,8 @@ def _expect_of_producer(found: Expectation, book: Book, log: Log, window_ms: int
 def expect_gone(found: Expectation, home: str, old: Log, now: Log, young: Set[MessageId]) -> None:
     """A topic of ``home`` was deleted with the ``old`` log, and made again: ``now`` is what stands
     there. The losses on the hops out of it have no place, unless they were sent again."""
-    there = _messages(now)
-    gone = _messages(old) - there
+    there = messages_of(now)
+    gone = messages_of(old) - there
     found.gone |= {
         item
         for item in found.items
@@ -202,7 +204,8 @@ def expect_nothing(found: Expectation, place: Unreadable) -> None:
     found.items = {item for item in found.items if item.cell not in cells}
 
 
-def _messages(log: Log) -> set[MessageId]:
+def messages_of(log: Log) -> set[MessageId]:
+    """Every message of a log, once."""
     return {
         MessageId(origin.topic, origin.instance, origin.partition, sequence)
         for origin, sequences in log.items()

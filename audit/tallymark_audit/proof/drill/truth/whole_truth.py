@@ -33,6 +33,7 @@ from tallymark_audit.proof.drill.truth.books_and_logs import (
     read_reports,
     read_young,
 )
+from tallymark_audit.proof.drill.truth.elections import UncleanElection, expect_saved
 from tallymark_audit.proof.drill.truth.expected import (
     Expectation,
     expect,
@@ -101,11 +102,13 @@ def read_truth(
 
 
 class Gone(NamedTuple):
-    """What is gone: hosts and members with their journals, and batches that cannot be read."""
+    """What is gone: hosts and members with their journals, batches that cannot be read, and what
+    unclean elections took."""
 
     hosts: Sequence[LostHost]
     members: Sequence[LostMember]
     unreadable: Sequence[Unreadable]
+    elections: Sequence[UncleanElection] = ()
 
 
 def expect_all(truth: Truth, topology: Topology, start: int, gone: Gone) -> Expectation:
@@ -125,6 +128,8 @@ def expect_all(truth: Truth, topology: Topology, start: int, gone: Gone) -> Expe
         expect_repeats(found, CONSUMER_HOP, doubtful)
     for place in gone.unreadable:
         expect_nothing(found, place)
+    for election in gone.elections:
+        expect_saved(found, election, truth.logs[AGGREGATE])
     return found
 
 
