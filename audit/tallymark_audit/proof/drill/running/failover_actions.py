@@ -33,8 +33,8 @@ from tallymark_audit.proof.drill.running.stage import Stage
 from tallymark_audit.proof.drill.truth.elections import UncleanElection
 
 _WAIT_SECONDS: Final = 90.0
-_PAUSE_SECONDS: Final = 60.0
-"""Pauses are ended by hand; this is for a drill that dies meanwhile."""
+_HOLD_SECONDS: Final = 60.0
+"""What stands still is let go on; this is for a drill that dies meanwhile."""
 _ALONE_SECONDS: Final = 2.0
 _COPIED_SECONDS: Final = 1.0
 """A mirror that stands still may have asked for more just before: the answer is made by then."""
@@ -77,7 +77,7 @@ class FailoverActions:
         they register anew."""
         leader, followers = self._roles(cluster, topic)
         for node in followers:
-            self._processes.pause(broker_of(cluster, node), _PAUSE_SECONDS)
+            self._processes.hold(broker_of(cluster, node), _HOLD_SECONDS)
         time.sleep(_ALONE_SECONDS)
         self._processes.kill(broker_of(cluster, leader))
         behind = max(end_of(_newest(self._log(cluster, node, topic))) for node in followers)
@@ -95,7 +95,7 @@ class FailoverActions:
     def _elect_unclean(self, cluster: str, topic: str) -> None:
         leader, followers = self._roles(cluster, topic)
         mirror = f"mirror-{cluster}-to-{AGGREGATE}"
-        self._processes.pause(mirror, 2 * _WAIT_SECONDS)
+        self._processes.hold(mirror, 4 * _HOLD_SECONDS)
         time.sleep(_COPIED_SECONDS)
         self._leave_alone(cluster, topic, leader, followers)
         self._processes.kill(broker_of(cluster, leader))

@@ -53,6 +53,7 @@ class DrillProcesses:
         self._running: dict[str, Command] = {}
         self._lives: dict[str, int] = {}
         self._pauses: list[subprocess.Popen[bytes]] = []
+        self._held: dict[str, subprocess.Popen[bytes]] = {}
         self.deaths: list[str] = []
 
     # -- starting -------------------------------------------------------------------------------
@@ -136,8 +137,15 @@ class DrillProcesses:
         arguments = [sys.executable, "-c", _PAUSE, str(self._running[name].pid), str(seconds)]
         self._pauses.append(subprocess.Popen(arguments, start_new_session=True))
 
+    def hold(self, name: str, most: float) -> None:
+        """SIGSTOP at once, until :meth:`resume`, or for so many seconds if the drill dies."""
+        os.kill(self._running[name].pid, signal.SIGSTOP)
+        self.pause(name, most)
+        self._held[name] = self._pauses.pop()
+
     def resume(self, name: str) -> None:
-        """End a pause before its time."""
+        """Let what is held go on."""
+        self._end_hold(self._held.pop(name))
         os.kill(self._running[name].pid, signal.SIGCONT)
 
     # -- ending ---------------------------------------------------------------------------------
@@ -198,9 +206,17 @@ class DrillProcesses:
         for command in reversed(self._running.values()):
             command.kill()
         self._running.clear()
+        for held in self._held.values():
+            self._end_hold(held)
         for pause in self._pauses:
             with suppress(subprocess.TimeoutExpired):
                 pause.wait(START_SECONDS)
+
+    @staticmethod
+    def _end_hold(held: subprocess.Popen[bytes]) -> None:
+        """Before the process goes on: it would be stopped by one that is late."""
+        held.kill()
+        held.wait()
 
 
 def proxy_of(hop: str) -> str:
