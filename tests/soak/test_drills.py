@@ -15,6 +15,7 @@ from tallymark_audit.proof.drill.truth.expected import CORRUPT, DUPLICATION, LOS
 from tallymark_audit.proof.harness.narrate import Narrator
 
 SEEDS = 20
+REPLICATED_SEEDS = 5
 MESSAGES = 10_000_000
 SIDE_BY_SIDE = (
     *("drop", "drop-batch", "duplicate", "corrupt", "lost-ack", "drop-events", "drop-fetched"),
@@ -37,6 +38,23 @@ def test_a_drill_finds_everything_and_nothing_else(tmp_path: Path, seed: int) ->
     assert len(set(outcome.faults) - set(outcome.idle)) >= 5, outcome.hits
     for kind in (LOSS, DUPLICATION, CORRUPT):
         assert outcome.comparison.expected(kind), f"no {kind} was made: the drill proves nothing"
+
+
+@pytest.mark.soak
+@pytest.mark.process
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("seed", range(1, REPLICATED_SEEDS + 1))
+def test_a_drill_of_three_brokers_finds_everything_and_nothing_else(
+    tmp_path: Path, seed: int
+) -> None:
+    plan = make_drill_plan(seed, 24, brokers=3)
+    narrator = Narrator(Console(soft_wrap=True))
+    topology = build(tmp_path / "drill", plan.orders, brokers=3)
+    outcome = Drill(plan, topology, narrator, 100).run()
+    print(markdown([outcome]))
+    assert outcome.perfect, outcome_to_json(outcome)
+    assert outcome.hits[kinds.KILL_LEADER]
+    assert {one.kind for one in outcome.beside if one.found} & set(kinds.FAILOVER_FAULTS)
 
 
 @pytest.mark.soak
