@@ -38,6 +38,14 @@ def test_the_file_map_is_up_to_date() -> None:
     assert page == printed, "python deploy/file_map.py > docs/file-map.md"
 
 
+@pytest.mark.slow
+def test_the_page_of_metrics_is_what_a_broker_reports() -> None:
+    command = [sys.executable, str(ROOT / "deploy/metrics_page.py")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    page = (ROOT / "docs/metrics.md").read_text()
+    assert page == printed, "python deploy/metrics_page.py > docs/metrics.md"
+
+
 def test_every_path_that_is_walked_is_there() -> None:
     text = PAGE.split("## The walked paths", 1)[1].split("\n## ", 1)[0]
     paths = set(re.findall(r"`([\w./-]+/[\w.-]+\.py)`", text))

@@ -103,6 +103,24 @@ def test_an_outcome_that_another_coordinator_has_is_given_up() -> None:
         requests, _ = markers.to_send({A: 1, B: 1}.__getitem__, 0)
         assert markers.answered(1, requests[1], {(7, A): CODES[name], (7, B): 0}, 0) == []
         assert len(markers) == 0
+        (given_up,) = markers.given_up.values()
+        assert (given_up.partition, given_up.code) == (A, CODES[name])
+
+
+def test_what_is_given_up_is_known_until_the_lead_or_the_outcome_changes() -> None:
+    """It was dropped without a word: the id stayed in Prepare, and nothing said why."""
+    for forget in ("lead", "outcome"):
+        markers = Markers()
+        old = outcome("x", A)
+        markers.begin(old)
+        requests, _ = markers.to_send({A: 1}.__getitem__, 0)
+        markers.answered(1, requests[1], {(7, A): CODES["INVALID_PRODUCER_EPOCH"]}, 0)
+        assert list(markers.given_up) == ["x"]
+        if forget == "lead":
+            markers.drop(lambda _: False)
+        else:
+            markers.begin(outcome("x", A))
+        assert not markers.given_up
 
 
 def test_a_late_answer_is_not_taken_for_one_to_the_next_outcome() -> None:

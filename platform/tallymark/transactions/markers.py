@@ -61,6 +61,15 @@ class Sent:
     partitions: frozenset[TopicPartition]
 
 
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """An outcome that ``partition`` has refused with ``code``."""
+
+    outcome: Outcome
+    partition: TopicPartition
+    code: int
+
+
 @dataclass(slots=True)
 class _Waiting:
     outcome: Outcome
@@ -77,6 +86,13 @@ class Markers:
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
         self._busy: set[int] = set()
+        self._given_up: dict[str, GivenUp] = {}
+
+    @property
+    def given_up(self) -> Mapping[str, GivenUp]:
+        """The transactional ids that stay in Prepare, since a partition refuses their marker as one
+        of an older coordinator or epoch."""
+        return self._given_up
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -84,6 +100,7 @@ class Markers:
     def begin(self, outcome: Outcome) -> bool:
         """Write the markers of this outcome. Returns True where it has no partitions: it is
         complete at once, and not kept."""
+        self._given_up.pop(outcome.transactional_id, None)
         if not outcome.partitions:
             return True
         self._waiting[outcome.transactional_id] = _Waiting(outcome, set(outcome.partitions))
@@ -92,6 +109,9 @@ class Markers:
     def drop(self, wanted: Callable[[Outcome], bool]) -> None:
         """Forget all others: the lead of their partition is lost."""
         self._waiting = {name: each for name, each in self._waiting.items() if wanted(each.outcome)}
+        self._given_up = {
+            name: each for name, each in self._given_up.items() if wanted(each.outcome)
+        }
 
     def to_send(
         self, leader_of: Callable[[TopicPartition], int], now_ms: int
@@ -153,7 +173,9 @@ class Markers:
         if code in _DONE:
             waiting.left.discard(partition)
         elif code in _GIVEN_UP:
-            self._waiting.pop(waiting.outcome.transactional_id, None)
+            name = waiting.outcome.transactional_id
+            if self._waiting.pop(name, None) is not None:
+                self._given_up[name] = GivenUp(waiting.outcome, partition, code)
         else:
             waiting.not_before_ms = now_ms + RETRY_MS
 

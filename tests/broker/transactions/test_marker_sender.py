@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping
 
+import pytest
 from replicated_shard import run
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
@@ -145,5 +146,24 @@ def test_what_another_coordinator_has_is_not_sent_again_nor_completed() -> None:
         assert again is not dropped
         assert len(sending.sender) == 0
         await sending.sender.stop()
+
+    run(story())
+
+
+def test_markers_that_wait_and_markers_that_are_given_up_are_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        fenced = CODES["TRANSACTION_COORDINATOR_FENCED"]
+        sending = Sending({"a": OTHER, "b": -1}, Broker(), Broker(fenced))
+        sending.begin("given-up", "a")
+        sending.begin("waits", "b")
+        assert sending.sender.waiting() == {OTHER: 1, -1: 1}
+        while not sending.sender.given_up:
+            await asyncio.sleep(0)
+        assert sending.sender.waiting() == {-1: 1}
+        await sending.sender.stop()
+        (said,) = (each.message for each in caplog.records if each.levelname == "ERROR")
+        assert "given up transactional_id='given-up' producer_id=7 epoch=3 partition=a-0" in said
 
     run(story())

@@ -29,6 +29,7 @@ from tallymark.broker.metrics.counters import (
 )
 from tallymark.broker.monitoring.metric import PREFIX, Row, counter, counters, gauge, gauges
 from tallymark.broker.monitoring.replicas import LedReplicas, replicas
+from tallymark.broker.monitoring.transactions import OpenInLogs, open_in_logs, transactions
 from tallymark.broker.security.acl_authorizer import AclAuthorizer
 from tallymark.broker.state import BrokerState
 from tallymark.broker.yielding import in_turns
@@ -44,6 +45,7 @@ class Logs:
     """Sums over the partitions that this broker leads or follows. ``sizes`` is bytes by topic
     label."""
 
+    transactions: OpenInLogs
     led: int = 0
     followed: int = 0
     offline: int = 0
@@ -69,13 +71,14 @@ async def families(state: BrokerState) -> list[Metric]:
         *_upkeep(state.metrics.upkeep),
         *_recovery(state),
         await _groups(state),
+        *await transactions(state, logs.transactions),
         *_coordinators(state),
         *_security(state),
     ]
 
 
 async def _logs(state: BrokerState) -> Logs:
-    found = Logs(offline=len(state.partitions.offline()))
+    found = Logs(open_in_logs(state), offline=len(state.partitions.offline()))
     waiting: set[object] = set()
     for number, partition in enumerate(state.partitions):
         log = partition.log
@@ -83,6 +86,7 @@ async def _logs(state: BrokerState) -> Logs:
             found.offline += 1
         elif state.partitions.get(partition.topic, partition.index) is partition:
             found.led += 1
+            found.transactions.add(partition, state.metrics.label(partition.topic))
         else:
             found.followed += 1
         found.topics.add(partition.topic)

@@ -68,6 +68,11 @@ class MarkerSender:
         """How many markers wait for each broker; -1: for a partition without a leader."""
         return self._markers.by_broker(self._leader_of)
 
+    @property
+    def given_up(self) -> int:
+        """How many transactions stay in Prepare, since a partition refuses their marker."""
+        return len(self._markers.given_up)
+
     def begin(self, outcome: Outcome, completed: Callable[[Outcome], None]) -> None:
         """Write the markers of this outcome; ``completed`` is called when all partitions have
         them, never within this call."""
@@ -131,7 +136,22 @@ class MarkerSender:
             self._log_failed(broker, len(sent), repr(error))
         finally:
             self._complete(self._markers.answered(broker, sent, codes, self._now_ms()))
+            self._log_given_up(sent)
             self._look_at(0)
+
+    def _log_given_up(self, sent: Sequence[Sent]) -> None:
+        for outcome in (each.outcome for each in sent):
+            found = self._markers.given_up.get(outcome.transactional_id)
+            if found is not None and found.outcome is outcome:
+                log.error(
+                    "the marker of a transaction is given up transactional_id=%.249r "
+                    "producer_id=%d epoch=%d partition=%s-%d: %s",
+                    outcome.transactional_id,
+                    outcome.producer_id,
+                    outcome.producer_epoch,
+                    *found.partition,
+                    KafkaError(found.code),
+                )
 
     def _log_failed(self, broker: int, transactions: int, why: str) -> None:
         missed = self._logged.passes(str(broker))
