@@ -1,6 +1,6 @@
 """The audit: every message accounted for, the missing ones named.
 
-For applications: :func:`audited` wraps the producer of somebody else's client,
+For applications: :func:`audited` wraps the producer of another client,
 :class:`ConsumerAudit` reports what a consumer group has processed. They are loaded when they are
 asked for, so that a part of the audit can be imported alone.
 """

@@ -256,7 +256,7 @@ class CorruptMessageError(KafkaError, CorruptRecordError):
     of which partition, in the batch at or behind which ``offset``, from whom. ``reason``: what does
     not hold. ``next_offset``: what follows the batch, as its header has it, so where to go on to
     leave it out; -1: the header cannot be read either. ``intact``: the CRC holds, so
-    it is what somebody sent and no reading will find anything else."""
+    it is what a producer sent, and no reading will find anything else."""
 
     def __init__(
         self,

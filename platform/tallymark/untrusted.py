@@ -3,7 +3,7 @@
 A terminal obeys control characters, and shows text with bidirectional overrides in another order
 than it stands (CVE-2021-42574); a shell runs what an unquoted name holds. So whatever came from
 outside goes through :func:`escaped` before it is shown, and through :func:`command` before it
-stands in a command that somebody may copy::
+stands in a command that a reader may copy::
 
     escaped("a\\x1b[2Jb")                              a\\x1b[2Jb
     command("tallymark topics delete", "$(id)")       tallymark topics delete '$(id)'

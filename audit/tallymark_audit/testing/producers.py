@@ -1,5 +1,5 @@
-"""Somebody else's producer, in memory: what is handed over is kept, and reported when the test says
-so, in the order it says."""
+"""A producer of another client, in memory: what is handed over is kept, and reported when the test
+says so, in the order it says."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class MemoryProducer:
 
     def abort_transaction(self) -> None:
         """What is open is purged."""
-        from confluent_kafka import KafkaError  # which not everybody has
+        from confluent_kafka import KafkaError  # which is not always installed
 
         while self.open:
             self.deliver(error=KafkaError(KafkaError._PURGE_QUEUE))

@@ -48,4 +48,4 @@ class TimedChanges:
 
 def _log_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.warning("a change that nobody waited for failed: %s", error)
+        log.warning("a change failed whose caller waits no longer: %s", error)

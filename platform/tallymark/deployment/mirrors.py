@@ -84,7 +84,7 @@ class Mirror(Part):
             if other != topic:
                 raise ValueError(
                     f"mirror {self.name}: {other!r} and {topic!r} would both be called {target!r}, "
-                    "and nobody could tell their records apart: give each a name of its own"
+                    "and their records could not be told apart: give each a name of its own"
                 )
         return self
 

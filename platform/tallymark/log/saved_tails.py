@@ -7,7 +7,7 @@ so it is kept as it was, in a folder beside the logs, until it is the oldest and
 All folders of a data directory together have at most so many bytes; the oldest are removed first.
 What a tail is worth falls with its age: the window of its records was judged and repaired long ago,
 or retention would have deleted them by now. Refusing the new one instead would lose the only copy
-of what nobody has looked at yet. A tail that alone is larger is refused.
+of what no operator has looked at yet. A tail that alone is larger is refused.
 """
 
 from __future__ import annotations

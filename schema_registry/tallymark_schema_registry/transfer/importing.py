@@ -67,7 +67,7 @@ class ImportRun:
         plan = self._plan
         level = plan.configs.get(DEFAULT_PLACE, {}).get("compatibilityLevel")
         if level and not self._target.versions:
-            # Now, while nobody can have meant what the registry has by itself.
+            # Now, while no client can have meant what the registry has by itself.
             self._registry.set_config(DEFAULT_PLACE, {"compatibilityLevel": level})
         with self._importing(plan.places(self._target)):
             self._register_all()

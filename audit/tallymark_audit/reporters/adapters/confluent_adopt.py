@@ -83,7 +83,7 @@ def _reports_only_errors(config: Mapping[str, Any]) -> bool:
     only_errors = str(config.get("delivery.report.only.error", False)).lower() in ("true", "1")
     if only_errors and not counts_references():
         raise UserError(
-            "audited(): with delivery.report.only.error nobody hears what was delivered",
+            "audited(): with delivery.report.only.error it is not known what was delivered",
             "leave it out; this Python does not free objects at once",
         )
     return only_errors

@@ -119,7 +119,7 @@ def _broker(state: BrokerState) -> Iterator[Metric]:
     yield gauge("cluster_topics", "Topics of the cluster.", len(image.topics))
     yield gauge(
         "cluster_leaderless_partitions",
-        "Partitions of the cluster that have no leader: nobody can read or write them.",
+        "Partitions of the cluster that have no leader: they cannot be read or written.",
         sum(each.leader < 0 for topic in image.topics.values() for each in topic.partitions),
     )
     quota = state.metrics.connections
@@ -148,7 +148,9 @@ def _requests(metrics: BrokerMetrics) -> Iterator[Metric]:
     yield counters("errors", "Error codes in answers, by name.", ("api", "error"), errors)
     yield seconds
     yield counter(
-        "bad_requests", "Requests that nobody could understand or serve.", metrics.bad_requests
+        "bad_requests",
+        "Requests that could not be decoded, or are not served.",
+        metrics.bad_requests,
     )
     yield counter(
         "failed_requests", "Requests that met an error of the broker.", metrics.failed_requests

@@ -88,8 +88,8 @@ class ExposedPartition(ABC):
 
     def begin_replicated(self, known: int) -> None:
         """The partition has several replicas: the high watermark begins at ``known``, that of the
-        checkpoint, or where the log begins or ends if that is nearer. Call it before anybody reads;
-        :meth:`commit` moves it on."""
+        checkpoint, or where the log begins or ends if that is nearer. Call it before the first
+        read; :meth:`commit` moves it on."""
         self._committed = self._within_log(known)
 
     def lower(self, offset: int) -> None:

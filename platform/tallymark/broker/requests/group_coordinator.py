@@ -43,7 +43,9 @@ def shard_of(state: BrokerState, group: str) -> GroupShard:
     _check_name(group)
     topic = state.image.topics.get(OFFSETS_TOPIC)
     if topic is None:
-        raise KafkaError(CODES["NOT_COORDINATOR"], f"group {group}: nobody asked for it yet")
+        raise KafkaError(
+            CODES["NOT_COORDINATOR"], f"group {group}: no FindCoordinator has named it yet"
+        )
     return state.group_shards.of(group, len(topic.partitions))
 
 

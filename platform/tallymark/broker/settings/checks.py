@@ -43,7 +43,7 @@ def _lists_are_in_a_place_that_is_closed(settings: BrokerSettings) -> None:
             "authorizer.enable: users and access-control lists are in ZooKeeper, where whoever "
             "reaches it can give himself every right; set zookeeper.user and "
             "zookeeper.password (and leave zookeeper.set.acl on), or say "
-            "zookeeper.allow.open=true if nobody but the brokers reaches it"
+            "zookeeper.allow.open=true if only the brokers reach it"
         )
 
 

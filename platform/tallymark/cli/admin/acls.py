@@ -41,7 +41,9 @@ def command() -> None:
 
 
 @command.command("add")
-@click.option("--allow", "allowed", multiple=True, metavar="User:NAME", help="User:* is everybody.")
+@click.option(
+    "--allow", "allowed", multiple=True, metavar="User:NAME", help="User:* is every user."
+)
 @click.option("--deny", "denied", multiple=True, metavar="User:NAME")
 @click.option("--host", "hosts", multiple=True, default=("*",), show_default=True)
 @click.option("--operation", "operations", multiple=True, required=True, metavar="NAME")

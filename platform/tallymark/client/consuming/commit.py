@@ -123,7 +123,7 @@ class OffsetCommitter:
             return self._store.read(partitions, session)
 
     def commit(self, *, last: bool = False) -> None:
-        """Store what the application has dealt with, as far as anybody can know. ``last``: nothing
+        """Store what the application has dealt with, as far as can be known. ``last``: nothing
         more will be handed out, so what is in hand has a moment to be dealt with."""
         if self._at_most_once and not last:
             if self._hooks:

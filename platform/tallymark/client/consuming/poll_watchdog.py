@@ -88,7 +88,7 @@ class PollWatchdog:
             f"{item.topic}-{item.partition} offset {offset}"
             for item, offset in stream.held().items()
         )
-        return f"{held or f'stream {number}, which nobody reads'}{_doing(stream.reader)}"
+        return f"{held or f'stream {number}, which is not read'}{_doing(stream.reader)}"
 
 
 def _doing(thread: int) -> str:

@@ -257,7 +257,7 @@ class ConsumerSettings:
                 "make it a third of it at most",
             )
         if self.poll_interval_ms < self.session_ms:
-            # The others would go on without a member that nobody has heard of yet, before it can
+            # The others would go on without a member that is not known yet, before it can
             # know that itself.
             raise UserError(
                 f"max_poll_interval_ms={self.poll_interval_ms} is less than "

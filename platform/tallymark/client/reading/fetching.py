@@ -260,7 +260,7 @@ def _measure(metrics: Metrics, fetched: Fetched) -> None:
 
 
 def may_pass(outcome: Outcome) -> bool:
-    """Whether the same request may succeed a little later, without anybody's doing. An unknown
+    """Whether the same request may succeed a little later, by itself. An unknown
     topic is not waited for, though brokers may yet learn of it: mostly it is a wrong name."""
     if not isinstance(outcome, KafkaError) or not outcome.retriable:
         return False

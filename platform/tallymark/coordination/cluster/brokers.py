@@ -163,7 +163,7 @@ class BrokerRegistry:
         try:
             other = decode(error.path, error.content, broker.id).address
         except MalformedNodeError:
-            other = "somebody else"
+            other = "another process"
         where = f"{self._zookeeper.connect}{self._zookeeper.chroot}"
         return UserError(
             f"broker id {broker.id} is in use by {other} in {where}",

@@ -49,7 +49,7 @@ def restrict_nodes(zookeeper: ZooKeeper) -> int:
             found = zookeeper.unrestricted(part[at : at + _TOGETHER])
             done = zookeeper.restrict(found) if found else 0
             closed, failed = closed + done, failed + len(found) - done
-    log.warning("closed %d nodes; %d have gone, or are closed by somebody else", closed, failed)
+    log.warning("closed %d nodes; %d have gone, or were closed by another broker", closed, failed)
     return closed
 
 

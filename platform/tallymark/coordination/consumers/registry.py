@@ -143,7 +143,7 @@ class ConsumerRegistry:
             if node is not None:
                 return Conflict(topic, partition, node.data.decode("utf-8", "replace"))
         topic, partition = next(iter(places.values()))
-        return Conflict(topic, partition, "somebody who just left")
+        return Conflict(topic, partition, "a consumer that just left")
 
 
 def groups(zookeeper: ZooKeeper) -> list[str]:

@@ -31,7 +31,7 @@ class BadVersionError(CoordinationError):
     """The node was changed since it was read."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, "somebody else has changed the node meanwhile")
+        super().__init__(path, "another process has changed the node meanwhile")
 
 
 class NotEmptyError(CoordinationError):

@@ -16,7 +16,7 @@ PREFIX: Final = "tallymark_mirror_"
 _COUNTS: Final = (
     ("records_copied", "copied", "Records that the target has acknowledged."),
     ("bytes_copied", "copied_bytes", "Bytes of their batches, as they went over the wire."),
-    ("records_passed_whole", "whole", "Copied records in batches that nobody opened."),
+    ("records_passed_whole", "whole", "Copied records in batches that were not opened."),
     ("records_returned", "returned", "Records left out because they had come from the target."),
 )
 _LAGS: Final = (

@@ -141,7 +141,7 @@ class TokenRules:
             raise SaslError(f"a token without the scope {self.required_scope!r}")
         user = claims.get(self.user_claim)
         if not isinstance(user, str) or not 0 < len(user) <= _LONGEST_USER:
-            raise SaslError(f"a token whose {self.user_claim!r} names nobody")
+            raise SaslError(f"a token whose {self.user_claim!r} names no user")
         if not user.isprintable():
             raise SaslError(f"a token whose {self.user_claim!r} is not printable")
         return Bearer(user, expires)

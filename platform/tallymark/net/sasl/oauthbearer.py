@@ -66,7 +66,7 @@ class OAuthServer:
         try:
             found = self._check(bearer)
             if authzid not in ("", found.user):
-                raise SaslError(f"{found.user!r} may not act as somebody else")
+                raise SaslError(f"{found.user!r} may not act as another user")
         except SaslError as error:
             self._refused = error
             return _REFUSAL

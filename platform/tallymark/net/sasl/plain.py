@@ -50,7 +50,7 @@ class PlainServer:
             raise SaslError("the PLAIN message is malformed")
         authzid, user, password = parts
         if authzid not in ("", user):
-            raise SaslError(f"{user!r} may not act as somebody else")
+            raise SaslError(f"{user!r} may not act as another user")
         return user, password
 
     def decide(self, user: str, fits: bool) -> bytes:

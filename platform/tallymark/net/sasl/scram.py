@@ -124,7 +124,7 @@ class ScramServer:
         name = _unescape(found["name"])
         authzid = found["authzid"]
         if authzid is not None and _unescape(authzid) != name:
-            raise SaslError(f"{name!r} may not act as somebody else")
+            raise SaslError(f"{name!r} may not act as another user")
         credential = self._lookup(name)
         self._name, self._credential = name, credential
         self._gs2 = found["gs2"]

@@ -28,7 +28,7 @@ def make_front(
     write_line: Callable[[str], None] | None = None,
 ) -> Front | None:
     """The front of ``registry``; ``write_line`` takes the lines of the access log. None where
-    somebody else than the registry looks at credentials: then all requests go the ordinary way."""
+    not the registry but a proxy looks at credentials: then all requests go the ordinary way."""
     login = access.login
     if login is not None and not isinstance(login, RegistryLogIn):
         return None

@@ -220,7 +220,7 @@ class FaultInjector:
 
 def _has_last_words(events: Batch) -> bool:
     """Whether a closing report is among them, of a run that ends or of a dead one's journal: it is
-    said once, and nothing makes up for it (the windows stay UNKNOWN until somebody retires it)."""
+    said once, and nothing makes up for it (the windows stay UNKNOWN until it is retired)."""
     return any(_closes(record.value or b"") for record in events.records())
 
 

@@ -86,8 +86,8 @@ class ProxyHop:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """``settings``: the file that everybody reads; ``own``: the file of a process that goes through
-    a proxy, by the process's name."""
+    """``settings``: the file that all processes read; ``own``: the file of a process that goes
+    through a proxy, by the process's name."""
 
     deployment: Deployment
     settings: Path

@@ -38,7 +38,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """SyncGroup, with everybody's part if it leads; answer Synced, Refused or Failed."""
+    """SyncGroup, with the part of each member if it leads; answer Synced, Refused or Failed."""
 
     ticket: int
     member_id: str

@@ -181,7 +181,7 @@ def _looked(state: State, event: ev.Looked, now_ms: int) -> Decision:
     if not state.leads:
         return state, ()
     if state.withheld:  # its owner died, or was started again as a static member, before it joined
-        return rebalance(state, "partitions that were given up are nobody's", now_ms)
+        return rebalance(state, "partitions that were given up have no member", now_ms)
     seen = {topic: tuple(event.partitions.get(topic, ())) for topic in state.group_topics}
     if state.seen in (None, seen):
         return replace(state, seen=seen), ()
