@@ -28,8 +28,8 @@ def renamed(path: Path) -> None:
 
 def copied(path: Path) -> None:
     """Set the log aside and empty it, for one that another process has open for appending and
-    cannot be asked to open anew (a process's standard error, a JVM). What is written in the moment between
-    the last look and the cut is lost. OSError: it stays as it is."""
+    cannot be asked to open anew (a process's standard error, a JVM). What is written in the moment
+    between the last look and the cut is lost. OSError: it stays as it is."""
     _make_room(path)
     draft = _numbered(path, 1)
     try:
