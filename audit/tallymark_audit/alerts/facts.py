@@ -12,7 +12,7 @@ from tallymark.deployment import AuditSettings, Deployment
 from tallymark_audit.alerts.rules import Facts, Mark
 from tallymark_audit.collector.judging.horizons import Horizons
 from tallymark_audit.judge.hops import Hop
-from tallymark_audit.judge.states import State
+from tallymark_audit.judge.states import UNDECIDED
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import consumer_edge, derive_edges, edges_into
 from tallymark_audit.model.time_format import utc
@@ -36,8 +36,9 @@ OF_LATE_MS = 600_000
 """For so long after its last record an overflow is an alert."""
 DAMAGE_TOLD_MS = 86_400_000
 """For so long a batch that cannot be read is an alert: later it will not be repaired any more."""
-YOUNG = (str(State.OPEN), str(State.SETTLING))
-"""States of a window that holds a watermark and need not be wrong: late records re-opened it."""
+UNDECIDED_YET = tuple(str(state) for state in UNDECIDED)
+"""States of a window that holds a watermark and need not be wrong: late records re-opened it, or a
+reporter or a counter is only starting."""
 
 
 def read_facts(
@@ -157,7 +158,7 @@ def _mark(horizons: Horizons, hop: Hop, row: Row) -> Mark:
     for window, state, accepted in holes_of(row):
         if not accepted:
             begun = 0
-            if state in YOUNG:
+            if state in UNDECIDED_YET:
                 begun = watching.young_since(horizons.connection, mark.edge, topic, window)
             held = f"{utc(window)} is {state}"
             return replace(mark, hole=held, hole_window=window, begun=begun)

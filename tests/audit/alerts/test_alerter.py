@@ -345,6 +345,23 @@ def test_late_records_that_are_settling_do_not_stall_a_watermark(world: World) -
     assert "is SETTLING" in alert["annotations"]["description"]
 
 
+def test_what_is_unknown_for_a_moment_does_not_stall_a_watermark(world: World) -> None:
+    """A host's clock was twenty minutes behind, and the stack was just starting on a busy machine:
+    its first windows were UNKNOWN for five seconds, since the counter had not counted yet. The
+    alert said that the watermark had stalled for twenty minutes, and took it back."""
+    old = world.now - 1_200_000
+    mark = {"edge": EDGE, "topic": "clicks", "through": old, "horizon": world.now, "at": world.now}
+    for state in (State.UNKNOWN, State.SETTLING, State.UNKNOWN):
+        world.record(Verdict(EDGE, "clicks", old, state, claimed=5))
+        world.put(watermarks, {**mark, "holes": [[old, str(state), False]]})
+        world.step(5_000)
+        world.step(INTERVAL)
+    assert world.rows() == []
+    world.step(700_000)
+    world.step(INTERVAL)
+    assert [rule for rule, *_ in world.rows()] == ["WatermarkStalled"]
+
+
 def test_an_alarm_whose_window_is_counted_again_goes_on(world: World) -> None:
     """A host's clock was twenty minutes behind, and one of its windows was LOSS: the watermark had
     stalled there. The collector was started again and found that the mirror had more to copy of the

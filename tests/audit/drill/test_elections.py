@@ -23,7 +23,7 @@ from tallymark_audit.proof.drill.truth.books_and_logs import (
     SenderRun,
 )
 from tallymark_audit.proof.drill.truth.elections import UncleanElection
-from tallymark_audit.proof.drill.truth.expected import LOSS
+from tallymark_audit.proof.drill.truth.expected import LOSS, Cell, Expectation, Finding
 from tallymark_audit.proof.drill.truth.whole_truth import Gone, Truth, expect_all
 
 TOPIC = kinds.UNCLEAN_ELECTION
@@ -73,6 +73,18 @@ def test_what_was_mirrored_before_is_not_brought_back(tmp_path: Path) -> None:
     """The mirror would copy it a second time."""
     _, saved = expected(tmp_path, log_of(*range(35)))
     assert saved == set(range(35, 40))
+
+
+def test_a_repair_may_refuse_what_need_not_be_found() -> None:
+    """A topic was deleted just after records had come: whether they are called lost is open. Where
+    they were, the repair refused them, and the drill held that against it."""
+    lost = Finding(Cell("dc1-to-aggregate", "t", 0, 0, SERVER, "ab"), LOSS, 1)
+    assert not Expectation(items={lost}).may_be_refused
+    assert Expectation(items={lost}, gone={lost}).may_be_refused
+    assert Expectation(items={lost}, young={lost.who}).may_be_refused
+    at_producer = lost._replace(cell=lost.cell._replace(edge=EDGE))
+    assert Expectation(items={at_producer}).may_be_refused
+    assert not Expectation(items={at_producer}, saved={at_producer}).may_be_refused
 
 
 def incident(kind: str, reason: str, **other: Any) -> dict[str, Any]:

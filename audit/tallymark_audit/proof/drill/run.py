@@ -46,7 +46,7 @@ from tallymark_audit.proof.drill.running.stage import (
 from tallymark_audit.proof.drill.scoring.compare import Comparison, compare
 from tallymark_audit.proof.drill.scoring.report import DrillOutcome, hits_of, named
 from tallymark_audit.proof.drill.scoring.scorer import Scorer
-from tallymark_audit.proof.drill.truth.expected import LOSS, Expectation, Finding
+from tallymark_audit.proof.drill.truth.expected import Expectation, Finding
 from tallymark_audit.proof.drill.truth.whole_truth import Gone, expect_all, read_truth
 from tallymark_audit.proof.harness.narrate import Narrator
 
@@ -212,8 +212,7 @@ class Drill:
     def _repair(self, before: Expectation, outcome: DrillOutcome, called: set[WindowKey]) -> None:
         """Repair, and check that only what cannot be repaired is left, and that no other window
         became wrong meanwhile; ``called``: the windows that were wrong before."""
-        lost = {item for item in before.items if item.kind == LOSS}
-        there = ({item for item in lost if item.mirrored} - before.gone) | before.saved
+        there = before.there
         if not there:
             return
         since = now_ms()
@@ -221,7 +220,7 @@ class Drill:
         with self._narrator.step(f"repairing {len(there)} messages"):
             command = self._processes.command("repair", ["audit", "repair", "--apply"])
             code = command.wait(REPAIR_SECONDS)
-            if code not in ((0, PARTLY) if lost > there else (0,)):
+            if code not in ((0, PARTLY) if before.may_be_refused else (0,)):
                 outcome.problems.append(str(command.fail(f"ended with exit {code}")))
             self._wait_for_green(there, outcome)
         outcome.repair_seconds = time.monotonic() - began

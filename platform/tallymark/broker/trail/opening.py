@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +11,7 @@ from tallymark.broker.connections.port import BrokerConnections
 from tallymark.broker.replicas.incidents import INCIDENTS, INCIDENTS_FILE
 from tallymark.broker.state import BrokerState
 from tallymark.broker.trail.trail import Trail
+from tallymark.clock import now_ms
 from tallymark.errors import CODES, KafkaError
 from tallymark.log import Files, OsFiles
 from tallymark.protocol.messages import (
@@ -20,6 +22,8 @@ from tallymark.protocol.messages import (
 from tallymark.trail import FILE_NAME, TrailFile
 
 _TIMEOUT_MS: Final = 10_000
+_AGAIN_BYTES: Final = 64 * 1024
+_AGAIN_MS: Final = 7 * 24 * 3_600_000
 
 
 def admin_trail(state: BrokerState, files: Files, folder: Path) -> Trail | None:
@@ -44,13 +48,37 @@ def incident_trail(
 ) -> Trail:
     """Where unclean elections and cuts of committed records are reported: a file in ``folder``, and
     a topic; nowhere with a disk in memory. When such things happen a broker may lead nothing, so
-    it sends to whichever broker leads a partition of the topic."""
+    it sends to whichever broker leads a partition of the topic. What it told lately it tells again:
+    it may have been killed while the lines waited, or whoever had taken them. Who reads the topic
+    knows by their content what it has already."""
     if not isinstance(files, OsFiles):
         return Trail(state, None, "", INCIDENTS)
     topic = state.settings.replication_incidents_topic
     trail = Trail(state, TrailFile(folder / INCIDENTS_FILE), topic, INCIDENTS)
     trail.elsewhere = partial(_append_elsewhere, state, connections)
+    trail.put_again(told_lately(folder / INCIDENTS_FILE, now_ms()))
     return trail
+
+
+def told_lately(path: Path, now: int) -> list[bytes]:
+    """The newest lines of a file of incidents, oldest first, each with its newline; ``now`` in ms.
+    Nothing where it cannot be read, and no line that a kill cut."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _AGAIN_BYTES))
+            lines = file.read(_AGAIN_BYTES).splitlines(keepends=True)
+    except OSError:
+        return []
+    return [line for line in lines if _at(line) >= now - _AGAIN_MS]
+
+
+def _at(line: bytes) -> int:
+    """When it was told (ms); -1: it is not a whole line."""
+    try:
+        found: Any = json.loads(line)
+        return int(found["at"]) if line.endswith(b"\n") else -1
+    except (ValueError, TypeError, KeyError):
+        return -1
 
 
 async def _append_elsewhere(

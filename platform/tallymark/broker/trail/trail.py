@@ -15,7 +15,7 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol
 
 from tallymark.broker.metrics.counters import TrailMetrics
@@ -111,11 +111,19 @@ class Trail:
             except queue.Full:
                 self._drop("file", 1)
         if self._topic:
-            if len(self._records) >= MAX_WAITING:
-                self._drop("topic", 1)
-            else:
-                self._records.append(line.rstrip(b"\n"))
-                self._wake.set()
+            self._for_the_topic(line)
+
+    def put_again(self, lines: Iterable[bytes]) -> None:
+        """Queue lines, each with its newline, for the topic: the file has them."""
+        for line in lines if self._topic else ():
+            self._for_the_topic(line)
+
+    def _for_the_topic(self, line: bytes) -> None:
+        if len(self._records) >= MAX_WAITING:
+            self._drop("topic", 1)
+        else:
+            self._records.append(line.rstrip(b"\n"))
+            self._wake.set()
 
     def _drop(self, where: str, count: int, why: str = "the queue is full") -> None:
         if not count:

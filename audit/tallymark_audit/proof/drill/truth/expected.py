@@ -97,6 +97,19 @@ class Expectation:
     hidden: int = 0
     messages: Counter[str] = field(default_factory=Counter[str])
 
+    @property
+    def there(self) -> set[Finding]:
+        """The losses that a repair brings back: what is upstream, or was saved."""
+        mirrored = {item for item in self.items if item.kind == LOSS and item.mirrored}
+        return (mirrored - self.gone) | self.saved
+
+    @property
+    def may_be_refused(self) -> bool:
+        """Whether a repair may find a loss that it cannot bring back: one that is expected, or one
+        that may show or not."""
+        lost = {item for item in self.items if item.kind == LOSS}
+        return lost > self.there or bool(self.young or self.untold or self.unsure)
+
     def add(self, other: Expectation) -> None:
         """What is expected on other hops."""
         self.cells |= other.cells

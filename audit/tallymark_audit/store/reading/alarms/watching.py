@@ -10,6 +10,7 @@ from typing import Final, Literal, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Text, case, cast, func, select
 
 from tallymark_audit.judge.apart import UNJUDGED
+from tallymark_audit.judge.states import UNDECIDED
 from tallymark_audit.judge.verdicts import GOOD, State
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store.counted import facts
@@ -29,6 +30,7 @@ from tallymark_audit.store.schema.tables import (
 WRONG: Final = (State.LOSS, State.DUPLICATION, State.MIXED, State.CORRUPT)
 MILLIONTHS: Final = 1_000_000
 _YOUNG: Final = (str(State.OPEN), str(State.SETTLING))
+_UNDECIDED: Final = tuple(str(state) for state in UNDECIDED)
 _GOOD: Final = tuple(str(state) for state in GOOD)
 MAX_SILENT: Final = 1000
 """Silent reporters of a cluster that are named; more than that are one alert all the same."""
@@ -129,8 +131,7 @@ def marks(connection: Connection, edges: Collection[str]) -> list[Row]:
 
 
 def young_since(connection: Connection, edge: str, topic: str, window: int) -> int:
-    """Since when (ms) a window is OPEN or SETTLING; if it has become good, since when it is good.
-    0: it had an alarm since it was last good, or there is no verdict. An alarm whose window is
+    """Since when (ms) a window is OPEN, SETTLING or UNKNOWN; if it has become good, since then. 0: it had an alarm since it was last good, or there is no verdict. An alarm whose window is
     counted again has not ended by that."""
     past = verdict_history.c
     query = select(past.state, past.judged_at).where(
@@ -142,7 +143,7 @@ def young_since(connection: Connection, edge: str, topic: str, window: int) -> i
     ):
         if state in _GOOD:
             return since or at  # it has become good, and the watermark is not written yet
-        if state not in _YOUNG:
+        if state not in _UNDECIDED:
             return 0
         since = at
     return since
