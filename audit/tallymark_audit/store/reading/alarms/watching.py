@@ -131,7 +131,8 @@ def marks(connection: Connection, edges: Collection[str]) -> list[Row]:
 
 
 def young_since(connection: Connection, edge: str, topic: str, window: int) -> int:
-    """Since when (ms) a window is OPEN, SETTLING or UNKNOWN; if it has become good, since then. 0: it had an alarm since it was last good, or there is no verdict. An alarm whose window is
+    """Since when (ms) a window is OPEN, SETTLING or UNKNOWN; if it has become good, since then.
+    0: it had an alarm since it was last good, or there is no verdict. An alarm whose window is
     counted again has not ended by that."""
     past = verdict_history.c
     query = select(past.state, past.judged_at).where(
