@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from outcomes import ALL, COMMITTED, write_outcomes
 
 from tallymark import Admin, Producer
 from tallymark.testing.broker_thread import BrokerThread
@@ -184,3 +185,22 @@ def test_errors_are_one_clear_line(
     assert line is not None
     assert says in line
     assert "\n" not in line
+
+
+@pytest.mark.soak  # its short twin: test_source_committed.py
+def test_aborted_messages_are_in_the_table_where_that_is_asked_for_only(
+    spark: Any, tmp_path: Path
+) -> None:
+    """By default they were, as with Spark's own source."""
+    with BrokerThread(tmp_path, transaction_state_log_num_partitions=1) as broker:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.create_topic("t")
+        write_outcomes(broker.bootstrap_servers, "t")
+
+        def values(**given: str) -> list[bytes]:
+            found = load(spark, broker.bootstrap_servers, subscribe="t", **given)
+            rows_of = found.select("value", "offset").orderBy("offset").collect()
+            return [bytes(row["value"]) for row in rows_of]
+
+        assert values() == COMMITTED
+        assert values(**{"kafka.isolation.level": "read_uncommitted"}) == ALL

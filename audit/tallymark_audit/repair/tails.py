@@ -4,21 +4,26 @@
 A source of a plan is named ``tail:CLUSTER:FOLDER`` then. A tail is of the cluster whose topic has
 its topic id: that of a topic which was deleted and made again is of none, and nothing of it is
 copied. It is looked at again when the plan is carried out.
+
+Of a transaction that is taken what its COMMIT marker follows in the tail. Another one was aborted,
+or nothing says that it was committed: such a record must not come back.
 """
 
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tallymark.client import Fetched
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
 from tallymark.protocol.records.batch import Batch, split_batches
+from tallymark.protocol.records.markers import marker_of
 from tallymark.protocol.records.saved_tail import DESCRIPTION, TRUNCATED, Tail, decode_tail
 from tallymark.protocol.topic_partition import EARLIEST
 from tallymark_audit.collector.judging.locate import OffsetRange
@@ -135,6 +140,7 @@ class TailReader:
         self._tail = tail
         self._next = -1
         self._rest: Iterator[Batch] = iter(())
+        self._ends: _Ends | None = None
 
     def topics(self) -> Mapping[str, TopicLike]:
         """The one topic."""
@@ -175,11 +181,13 @@ class TailReader:
         found: list[Batch] = []
         at, size = offset, 0
         try:
+            if self._ends is None:
+                self._ends = _ends_in(self._folder)
             for batch in self._rest:
                 if batch.header.next_offset <= offset:
                     continue
                 at = batch.header.next_offset
-                if _is_whole(batch):
+                if _is_whole(batch) and _is_committed(batch, self._ends):
                     found.append(batch)
                 size += batch.header.size
                 if size >= max_bytes:
@@ -243,8 +251,9 @@ def _topic_ids(reader: LogReader) -> set[str]:
 def _sequences(folder: str) -> dict[tuple[str, int], RangeSet]:
     found: dict[tuple[str, int], list[int]] = {}
     try:
+        ends = _ends_in(folder)
         for batch in _batches_of(folder):
-            if batch.header.is_control or not _is_whole(batch):
+            if batch.header.is_control or not (_is_whole(batch) and _is_committed(batch, ends)):
                 continue
             for record in batch.records(batch.usual_max_size):
                 stamp = stamp_of(record.headers)
@@ -254,6 +263,31 @@ def _sequences(folder: str) -> dict[tuple[str, int], RangeSet]:
     except (OSError, CorruptRecordError) as error:
         raise UserError(f"{folder} cannot be read: {error}", "leave it out of --tails") from error
     return {origin: RangeSet.of(sorted(sequences)) for origin, sequences in found.items()}
+
+
+_Ends: TypeAlias = Mapping[int, Sequence[tuple[int, bool]]]
+"""Of each producer the offsets of its markers, ascending, and whether they commit."""
+
+
+def _ends_in(folder: str) -> _Ends:
+    found: dict[int, list[tuple[int, bool]]] = {}
+    for batch in _batches_of(folder):
+        if batch.header.is_control and batch.header.is_transactional and _is_whole(batch):
+            marker = marker_of(batch)
+            if marker is not None:
+                ends = found.setdefault(batch.header.producer_id, [])
+                ends.append((batch.header.base_offset, marker.commit))
+    return found
+
+
+def _is_committed(batch: Batch, ends: _Ends) -> bool:
+    """Whether the batch is of no transaction, or the next marker of its producer commits it."""
+    header = batch.header
+    if header.is_control or not header.is_transactional:
+        return True
+    own = ends.get(header.producer_id, ())
+    following = bisect_right(own, header.base_offset, key=lambda end: end[0])
+    return following < len(own) and own[following][1]
 
 
 def _is_whole(batch: Batch) -> bool:

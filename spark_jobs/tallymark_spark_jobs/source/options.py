@@ -99,7 +99,7 @@ class SourceOptions:
     looked at; None: all are."""
     columns: tuple[str, ...] = ()
     """Those that are wanted; () all."""
-    isolation: Isolation = "read_uncommitted"
+    isolation: Isolation = "read_committed"
     include_headers: bool = False
     include_content_hash: bool = False
     fail_on_data_loss: bool = True
@@ -259,7 +259,7 @@ def _window(options: Mapping[str, str]) -> int:
 
 
 def _isolation(options: Mapping[str, str]) -> Isolation:
-    return one_of(options, "kafka.isolation.level", ISOLATIONS, "read_uncommitted")
+    return one_of(options, "kafka.isolation.level", ISOLATIONS, "read_committed")
 
 
 def _strategy(options: Mapping[str, str]) -> bool:
