@@ -1,0 +1,200 @@
+"""Two copiers of 100,000 records, 750 a transaction, while brokers, coordinators and copiers are
+killed, bounced and paused, in both protocols (Apache Kafka's transactions_test): the output is the
+input, no record twice, in order, also as a committed reader sees it meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+from broker_process import BrokerProcess
+from cluster_members import zookeeper_or_skip
+from copy_story import TARGET, CopyStory, Hijacker, create_topics
+from replicated_cluster import ReplicatedCluster
+
+from tallymark import Admin, Producer
+from tallymark.protocol.records.batch import split_batches
+from tallymark.protocol.records.writer import encode_batch
+from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC
+from tallymark.transactions.records import decode_key, decode_value, encode_key, encode_value
+
+pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(1800)]
+COUNT = int(os.environ.get("COPIED_RECORDS", "100000"))
+FAULTS = ("kill", "bounce", "pause")
+PROTOCOLS = (1, 2)
+PAUSED_SECONDS = 4
+"""Longer than the sessions of copiers and brokers: others take over, and it comes back a zombie."""
+SETTINGS: dict[str, Any] = {
+    "group_initial_rebalance_delay_ms": 0,
+    "group_min_session_timeout_ms": 500,
+    "transaction_state_log_num_partitions": 1,
+    "offsets_topic_num_partitions": 1,
+}
+Victim = Any
+"""A BrokerProcess or a CopierProcess: both are started, killed, stopped, paused and resumed."""
+
+
+def harm(fault: str, victim: Victim) -> None:
+    """One fault; at its end the victim runs."""
+    if fault == "pause":
+        victim.pause()
+        try:
+            sleep(PAUSED_SECONDS)
+        finally:
+            victim.resume()
+        return
+    victim.kill() if fault == "kill" else victim.stop()
+    victim.start()
+
+
+def run(story: CopyStory, fault: str, victim: Callable[[], Victim]) -> None:
+    """Three times the fault, while the copiers are at work."""
+    for part in (0.1, 0.35, 0.6):
+        story.until(part)
+        harm(fault, victim())
+    story.finish()
+
+
+def no_traceback(*brokers: BrokerProcess) -> None:
+    for broker in brokers:
+        text = broker.log.read_text(errors="replace")
+        assert "Traceback" not in text, text[max(text.find("Traceback") - 500, 0) :][:3000]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path, **SETTINGS) as running:
+        create_topics(running.address, replicas=1)
+        yield running
+        no_traceback(running)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("which", ["broker", "copier"])
+def test_one_broker(
+    broker: BrokerProcess, tmp_path: Path, which: str, fault: str, protocol: int
+) -> None:
+    with CopyStory(tmp_path, broker.address, COUNT, protocol=protocol) as story:
+        run(story, fault, lambda: broker if which == "broker" else story.copiers[0])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("which", ["broker", "coordinator", "copier"])
+def test_three_brokers(tmp_path: Path, which: str, fault: str, protocol: int) -> None:
+    with (
+        zookeeper_or_skip(tmp_path) as server,
+        ReplicatedCluster(tmp_path, server, **SETTINGS) as cluster,
+    ):
+        servers = cluster.addresses
+        if protocol == 2:
+            with Admin(bootstrap_servers=servers) as admin:
+                admin.update_features({"transaction.version": 2})
+        create_topics(servers, replicas=3)
+        cluster.wait_until_whole(TARGET)
+
+        def victim() -> Victim:
+            if which == "copier":
+                return story.copiers[0]
+            topic = TARGET if which == "broker" else TRANSACTIONS_TOPIC
+            cluster.wait_until_whole(topic)
+            return cluster.brokers[cluster.leader(topic)]
+
+        with CopyStory(tmp_path, servers, COUNT, protocol=protocol) as story:
+            run(story, fault, victim)
+        no_traceback(*cluster.brokers.values())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_one_transaction_in_ten_is_aborted(
+    broker: BrokerProcess, tmp_path: Path, protocol: int
+) -> None:
+    with CopyStory(tmp_path, broker.address, COUNT, protocol=protocol, aborts=0.1) as story:
+        story.finish()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_id_is_hijacked_every_second(
+    broker: BrokerProcess, tmp_path: Path, protocol: int
+) -> None:
+    """The copier is fenced, takes its id back, and so on; what the hijacker has written in a
+    transaction of its own is read by nobody."""
+    with CopyStory(
+        tmp_path, broker.address, COUNT // 10, protocol=protocol, max_records=100
+    ) as story:
+        hijacker = Hijacker(broker.address, story.copiers[0].name)
+        hijacker.start()
+        with contextlib.ExitStack() as stack:
+            stack.callback(hijacker.finish)
+            story.until(0.9)
+        story.finish()
+        assert hijacker.taken > 0
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_epochs_rotate_in_the_middle(broker: BrokerProcess, tmp_path: Path, protocol: int) -> None:
+    """Ids whose epochs are near the last one, 32,766: they rotate to other producer ids in the
+    middle of the copy (KAFKA-18660, 20090). In the older protocol each abort of a lost copier
+    raises the epoch, in the newer one each transaction."""
+    names = ["copier-0", "copier-1"]
+    for name in names:
+        with Producer(bootstrap_servers=broker.address, transactional_id=name) as producer:
+            producer.init_transactions()
+    broker.kill()
+    for name in names:
+        set_epoch(broker, name, 32_760)
+    broker.start()
+    before = {name: producer_id(broker, name) for name in names}
+    with CopyStory(
+        tmp_path, broker.address, COUNT // 10, protocol=protocol, max_records=100
+    ) as story:
+        for part in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7):
+            story.until(part)
+            for copier in story.copiers:
+                copier.kill()
+                copier.start()
+        story.finish()
+    after = {name: producer_id(broker, name) for name in names}
+    assert all(before[name] != after[name] for name in names), (before, after)
+
+
+def state_log(broker: BrokerProcess) -> Path:
+    return broker.data / f"{TRANSACTIONS_TOPIC}-0" / f"{0:020d}.log"
+
+
+def states(broker: BrokerProcess) -> dict[str, bytes]:
+    """Id -> the last value in the log of ``__transaction_state``, which is of one segment."""
+    found: dict[str, bytes] = {}
+    for batch in split_batches(state_log(broker).read_bytes()):
+        for record in batch.records():
+            name = decode_key(record.key or b"")
+            if name is not None and record.value is not None:
+                found[name] = record.value
+    return found
+
+
+def set_epoch(broker: BrokerProcess, name: str, epoch: int) -> None:
+    """Append to the log of a broker that is down."""
+    path = state_log(broker)
+    last = split_batches(path.read_bytes())[-1].header
+    state = replace(decode_value(name, states(broker)[name]), producer_epoch=epoch)
+    record = (encode_key(name), encode_value(state, 1), (), state.updated_ms)
+    with path.open("ab") as log:
+        log.write(
+            encode_batch(
+                [record],
+                base_offset=last.next_offset,
+                leader_epoch=last.partition_leader_epoch,
+            )
+        )
+
+
+def producer_id(broker: BrokerProcess, name: str) -> int:
+    return decode_value(name, states(broker)[name]).producer_id

@@ -1,0 +1,162 @@
+"""A copier as a process of its own, which a test may kill, stop or pause at any moment.
+
+``python copier_process.py OPTIONS`` (JSON, see :class:`CopierProcess`) copies a topic until it gets
+SIGTERM. It writes a line for each producer that it begins with, and what ended it behind ``!``.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tallymark import ConsumerConnector, Producer
+from tallymark.client import OutgoingRecord
+from tallymark.client.reading.message import Message
+from tallymark.copying import Copier, to_topic
+from tallymark.errors import TransactionAbortableError, TransactionFatalError
+from tallymark.processes.child_process import kill_process
+
+
+def use_the_older_protocol(producer: Producer) -> None:
+    """As a client that does not know ``transaction.version``: TV1."""
+    manager = producer._core.transactions
+    assert manager is not None
+
+    async def level() -> int:
+        return 0
+
+    manager._ask.level = level  # type: ignore[method-assign]
+
+
+class CopierProcess:
+    """``name`` is its transactional id, ``protocol`` 1 or 2, ``aborts`` the part of its
+    transactions that it aborts by itself."""
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        servers: str,
+        *,
+        source: str,
+        target: str,
+        protocol: int = 2,
+        max_records: int = 750,
+        aborts: float = 0.0,
+    ) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._options = {
+            "name": name,
+            "servers": servers,
+            "source": source,
+            "target": target,
+            "protocol": protocol,
+            "max_records": max_records,
+            "aborts": aborts,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; it is at work some time later."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, json.dumps(self._options)], stdout=log, stderr=log
+            )
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        assert self._process is not None
+        kill_process(self._process)
+
+    def stop(self) -> None:
+        """A clean stop: it leaves its group and aborts what is open."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(60) == 0, self.log.read_text()[-3000:]
+
+    def pause(self) -> None:
+        """It is there, and does nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """The end of :meth:`pause`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def check(self) -> None:
+        """It has not ended by itself."""
+        assert self._process is not None
+        assert self._process.poll() is None, self.log.read_text()[-3000:]
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        if self._process is not None:
+            kill_process(self._process)
+
+
+def _main(options: dict[str, Any]) -> None:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    while not stop.is_set():
+        try:
+            _copy(options, stop)
+        except TransactionFatalError as error:  # its id was taken: as the next process of this id
+            print("fenced:", error, flush=True)
+
+
+def _copy(options: dict[str, Any], stop: threading.Event) -> None:
+    servers, copy = options["servers"], to_topic(options["target"])
+    # A transaction is aborted at one of its messages, each with the same chance.
+    chance = options["aborts"] / options["max_records"]
+
+    def transform(message: Message) -> Iterable[OutgoingRecord]:
+        if random.random() < chance:
+            raise TransactionAbortableError(options["name"], "aborted for the test")
+        return copy(message)
+
+    with (
+        ConsumerConnector(
+            group="copiers",
+            bootstrap_servers=servers,
+            enable_auto_commit=False,
+            isolation="read_committed",
+            session_timeout_ms=2000,
+            heartbeat_interval_ms=300,
+            fetch_max_wait_ms=50,
+        ) as consumer,
+        Producer(
+            bootstrap_servers=servers,
+            transactional_id=options["name"],
+            transaction_timeout_ms=10_000,
+            retry_backoff_ms=20,
+            max_block_ms=20_000,
+        ) as producer,
+    ):
+        if options["protocol"] == 1:
+            use_the_older_protocol(producer)
+        print("begins", flush=True)
+        copier = Copier(
+            consumer,
+            producer,
+            options["source"],
+            transform,
+            max_records=options["max_records"],
+        )
+        copier.run(stop)
+
+
+if __name__ == "__main__":
+    try:
+        _main(json.loads(sys.argv[1]))
+    except Exception as error:
+        print(f"!{type(error).__name__}: {error}", flush=True)
+        raise

@@ -1,0 +1,216 @@
+"""Two copiers at work between two topics, what is done to them, and whether output = input.
+
+Values are the numbers of each partition, 0 to n - 1, so what a committed reader sees of a partition
+must be these numbers in order: a missing, doubled, aborted or exchanged record is seen at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, Self
+
+from checks import anomalies
+from copier_process import CopierProcess
+from operations import Ended, Operation, Poll
+
+from tallymark import Admin, Producer, SimpleConsumer
+from tallymark.errors import ConnectError, KafkaError, TallymarkError, TimedOutError
+
+PARTITIONS: Final = 2
+SOURCE: Final = "input"
+TARGET: Final = "output"
+SECONDS: Final = 300
+
+
+class CommittedReader(threading.Thread):
+    """Reads what is committed to the output while it is written. ``read`` are (offset, number) of
+    each partition."""
+
+    def __init__(self, servers: str) -> None:
+        super().__init__(name="committed reader", daemon=True)
+        self.read: list[list[tuple[int, int]]] = [[] for _ in range(PARTITIONS)]
+        self._servers = servers
+        self._enough = threading.Event()
+        self._error: BaseException | None = None
+
+    @property
+    def count(self) -> int:
+        """How many records it has read."""
+        return sum(map(len, self.read))
+
+    def finish(self) -> None:
+        """Read no more. Raises what has ended it."""
+        self._enough.set()
+        self.join(SECONDS)
+        if self._error is not None:
+            raise self._error
+
+    def check(self) -> None:
+        """It goes on."""
+        if self._error is not None:
+            raise self._error
+
+    def run(self) -> None:
+        try:
+            with SimpleConsumer(
+                bootstrap_servers=self._servers, isolation="read_committed", request_timeout_ms=5000
+            ) as consumer:
+                positions = [0] * PARTITIONS
+                while not self._enough.is_set():
+                    for partition in range(PARTITIONS):
+                        with contextlib.suppress(KafkaError, ConnectError, TimedOutError):
+                            self._fetch(consumer, partition, positions)
+                    self._enough.wait(0.02)
+        except BaseException as error:  # raised in finish()
+            self._error = error
+
+    def _fetch(self, consumer: SimpleConsumer, partition: int, positions: list[int]) -> None:
+        fetched = consumer.fetch(TARGET, partition, positions[partition], max_wait_ms=50)
+        self.read[partition] += [(m.offset, int(m.value or b"")) for m in fetched.records()]
+        positions[partition] = max(fetched.next_offset, positions[partition])
+
+
+class CopyStory:
+    """``count`` messages are published to a topic that is there, with the output; then two copiers
+    run until the reader has read all."""
+
+    def __init__(
+        self,
+        folder: Path,
+        servers: str,
+        count: int,
+        *,
+        protocol: int,
+        max_records: int = 750,
+        aborts: float = 0.0,
+    ) -> None:
+        self.servers = servers
+        self.count = count
+        self.reader = CommittedReader(servers)
+        self.copiers = [
+            CopierProcess(
+                folder,
+                f"copier-{number}",
+                servers,
+                source=SOURCE,
+                target=TARGET,
+                protocol=protocol,
+                max_records=max_records,
+                aborts=aborts,
+            )
+            for number in range(2)
+        ]
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        per = self.count // PARTITIONS
+        with Producer(bootstrap_servers=self.servers, audit=False, linger_ms=20) as producer:
+            for partition in range(PARTITIONS):
+                for number in range(per):
+                    producer.send(SOURCE, b"%d" % number, partition=partition)
+        with ExitStack() as stack:
+            self.reader.start()
+            for copier in self.copiers:
+                stack.callback(copier.close)
+                copier.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+        self.reader._enough.set()
+
+    def until(self, part: float) -> None:
+        """Until so much is copied, from 0 to 1."""
+        deadline = time.monotonic() + SECONDS
+        while self.reader.count < part * self.count:
+            self.reader.check()
+            for copier in self.copiers:
+                copier.check()
+            assert time.monotonic() < deadline, (
+                f"{self.reader.count} of {self.count} after {SECONDS} s; "
+                + "\n".join(copier.log.read_text()[-1500:] for copier in self.copiers)
+            )
+            time.sleep(0.02)
+
+    def finish(self) -> None:
+        """Until everything is copied; then what was read meanwhile, and what is read now, is the
+        input."""
+        self.until(1)
+        for copier in self.copiers:
+            copier.stop()
+        self.reader.finish()
+        assert problems(self.reader.read, self.count) == []
+        again = CommittedReader(self.servers)
+        again.start()
+        self.await_all(again)
+        assert again.read == self.reader.read
+
+    def await_all(self, reader: CommittedReader) -> None:
+        """Until another reader has read as much."""
+        deadline = time.monotonic() + SECONDS
+        while reader.count < self.count:
+            assert time.monotonic() < deadline, f"{reader.count} of {self.count}"
+            time.sleep(0.02)
+        reader.finish()
+
+
+def problems(read: Sequence[Sequence[tuple[int, int]]], count: int) -> list[str]:
+    """Where the output is not the input: by number, and by Jepsen's checks."""
+    found: list[str] = []
+    for partition, records in enumerate(read):
+        numbers = [number for _, number in records]
+        for at, number in enumerate(numbers):
+            if number != at:
+                found.append(f"{TARGET}-{partition}: {number} where {at} belongs")
+                break
+        if len(numbers) != count // PARTITIONS:
+            found.append(f"{TARGET}-{partition}: {len(numbers)} records")
+    history = [
+        Operation("reader", Ended.OK, (Poll(str(partition), offset, f"{partition}:{number}"),))
+        for partition, records in enumerate(read)
+        for offset, number in records
+    ]
+    return found + [f"{one.name}: {one.text}" for one in anomalies(history)[:20]]
+
+
+class Hijacker(threading.Thread):
+    """Takes the id of the first copier every second, and leaves a transaction of its own open."""
+
+    def __init__(self, servers: str, name: str) -> None:
+        super().__init__(name="hijacker", daemon=True)
+        self.taken = 0
+        self._servers = servers
+        self._name = name
+        self._enough = threading.Event()
+
+    def finish(self) -> None:
+        """Take it no more."""
+        self._enough.set()
+        self.join(SECONDS)
+
+    def run(self) -> None:
+        while not self._enough.wait(1):
+            with contextlib.suppress(TallymarkError):
+                self._take()
+
+    def _take(self) -> None:
+        with Producer(bootstrap_servers=self._servers, transactional_id=self._name) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(TARGET, b"-1", partition=self.taken % PARTITIONS)
+            producer.flush(10)
+            self.taken += 1
+
+
+def create_topics(servers: str, replicas: int) -> None:
+    """Input and output."""
+    least = {"min.insync.replicas": str(min(2, replicas))}
+    with Admin(bootstrap_servers=servers) as admin:
+        for topic in (SOURCE, TARGET):
+            admin.create_topic(topic, PARTITIONS, least, replication_factor=replicas)
