@@ -8,26 +8,10 @@ from pathlib import Path
 import pytest
 from broker_process import BrokerProcess
 from copy_story import TARGET, CopyStory, create_topics, problems
-
-from tallymark import Producer
-from tallymark.client.producing.transactions.machine import Phase
+from left_open import leave_open
 
 pytestmark = pytest.mark.process
 QUICK = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 500}
-
-
-def dies_in_a_transaction(servers: str) -> None:
-    """A producer that ends without a word, as when it is killed."""
-    with Producer(
-        bootstrap_servers=servers, transactional_id="dead", transaction_timeout_ms=1000
-    ) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(TARGET, b"-1", partition=0)
-        producer.flush(30)
-        manager = producer._core.transactions
-        assert manager is not None
-        manager.machine.phase = Phase.FATAL  # so that closing it aborts nothing
 
 
 def test_copiers_and_the_broker_are_killed(tmp_path: Path) -> None:
@@ -35,7 +19,7 @@ def test_copiers_and_the_broker_are_killed(tmp_path: Path) -> None:
     readers wait at it until its time is up."""
     with BrokerProcess(tmp_path, **QUICK) as broker:
         create_topics(broker.address, replicas=1)
-        dies_in_a_transaction(broker.address)
+        leave_open(broker.address, "dead", TARGET, timeout_ms=1000)
         with CopyStory(
             tmp_path, broker.address, 2000, protocol=2, max_records=25, aborts=0.1
         ) as story:

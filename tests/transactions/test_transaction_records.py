@@ -3,6 +3,7 @@ and whatever else may stand in a log."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 import contextlib
 import struct
 
@@ -63,13 +64,23 @@ def test_tags_have_kafkas_numbers() -> None:
             b"\0\x08" + b"\0\0\0\0\0\0\0\x09",
             b"\x01\x08" + b"\0\0\0\0\0\0\0\x0a",
             b"\x02\x02" + b"\0\x02",
-            b"\x03\x02" + b"\0\x04",
+            b"\x04\x02" + b"\0\x04",
         )
     )
     found = decode_value("copier", FLEXIBLE + tags)
     assert (found.previous_producer_id, found.next_producer_id) == (9, 10)
     assert (found.version, found.last_epoch) == (2, 4)
     assert encode_value(found, 1) == FLEXIBLE + tags
+
+
+def test_the_next_epoch_of_kip_939_is_not_taken_for_the_last_one() -> None:
+    """Tag 3: Apache Kafka 4.1 has it already. We had written our last epoch there: a Kafka that
+    opens our log would have taken it for the epoch of the next producer id, and we its next epoch
+    for one with which a client may ask again. It is kept as what we do not know."""
+    found = decode_value("copier", FLEXIBLE + b"\x01" + b"\x03\x02\0\x04")
+    assert (found.last_epoch, found.unknown_tags) == (-1, ((3, b"\0\x04"),))
+    written = encode_value(replace(found, last_epoch=7), 1)
+    assert written == FLEXIBLE + b"\x02" + b"\x03\x02\0\x04" + b"\x04\x02\0\x07"
 
 
 def test_no_partitions_may_be_null_in_both_versions() -> None:
@@ -132,9 +143,9 @@ TRANSACTIONS = st.builds(
     next_producer_id=st.integers(-1, 2**63 - 1),
     last_epoch=st.integers(-1, 2**15 - 1),
     version=st.integers(0, 2),
-    unknown_tags=st.dictionaries(st.integers(4, 200), st.binary(max_size=3), max_size=3).map(
-        lambda tags: tuple(sorted(tags.items()))
-    ),
+    unknown_tags=st.dictionaries(
+        st.just(3) | st.integers(5, 200), st.binary(max_size=3), max_size=3
+    ).map(lambda tags: tuple(sorted(tags.items()))),
 )
 
 

@@ -14,9 +14,9 @@ A string has an i16 length, an array an i32 length, -1 for null. Version 1 is fl
 uvarints of n + 1, each topic ends with tagged fields, and these tags follow at the end::
 
     0 previous producer id i64   1 next producer id i64   2 client's transaction version i16
-    3 last epoch i16 (KAFKA-20357)                        each left out while it has its default
+    4 last epoch i16 (KAFKA-20357)                        each left out while it has its default
 
-Our coordinators write version 1: without its tags a retried EndTxn of TV2 is not recognised after a
+Tag 3 is Kafka's next producer epoch, of KIP-939, which we do not serve. Our coordinators write version 1: without its tags a retried EndTxn of TV2 is not recognised after a
 start. Apache Kafka reads it from 3.9 on. Tags that are not known are kept and written again.
 """
 
@@ -43,12 +43,12 @@ _HEAD: Final = struct.Struct(">hqhib")
 _TIMES: Final = struct.Struct(">qq")
 _KEY_VERSION: Final = 0
 _HIGHEST_VALUE: Final = 1
-_TAGS: Final = (
-    ("previous_producer_id", _LONG, NONE),
-    ("next_producer_id", _LONG, NONE),
-    ("version", _SHORT, 0),
-    ("last_epoch", _SHORT, NONE),
-)
+_TAGS: Final = {
+    0: ("previous_producer_id", _LONG, NONE),
+    1: ("next_producer_id", _LONG, NONE),
+    2: ("version", _SHORT, 0),
+    4: ("last_epoch", _SHORT, NONE),
+}
 """By tag: the field, its type and its default."""
 
 
@@ -108,10 +108,10 @@ def _topics(topics: Iterable[tuple[bytes, list[int]]]) -> Iterable[bytes]:
 def _tags(transaction: Transaction) -> Iterable[bytes]:
     known = (
         (tag, code.pack(getattr(transaction, name)))
-        for tag, (name, code, default) in enumerate(_TAGS)
+        for tag, (name, code, default) in _TAGS.items()
         if getattr(transaction, name) != default
     )
-    tags = (*known, *transaction.unknown_tags)
+    tags = sorted((*known, *transaction.unknown_tags))
     yield encode_uvarint(len(tags))
     for tag, value in tags:
         yield encode_uvarint(tag) + encode_uvarint(len(value)) + value
@@ -139,7 +139,7 @@ def _transaction(transactional_id: str, data: memoryview) -> Transaction:
     known: dict[str, int] = {}
     unknown: list[tuple[int, bytes]] = []
     for tag, value in cursor.tags() if version else ():
-        if tag < len(_TAGS):
+        if tag in _TAGS:
             name, code, _ = _TAGS[tag]
             (known[name],) = code.unpack(value)
         else:
