@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tallymark import ConsumerConnector, Producer
 from tallymark.client import OutgoingRecord
@@ -22,6 +23,9 @@ from tallymark.client.reading.message import Message
 from tallymark.copying import Copier, to_topic
 from tallymark.errors import TransactionAbortableError, TransactionFatalError
 from tallymark.processes.child_process import kill_process
+
+
+_START_SECONDS: Final = 120
 
 
 def use_the_older_protocol(producer: Producer) -> None:
@@ -65,11 +69,18 @@ class CopierProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it; it is at work some time later."""
+        """Start it, and wait until it is about to begin: SIGTERM stops it in order from then on."""
         with self.log.open("ab") as log:
+            begin = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, __file__, json.dumps(self._options)], stdout=log, stderr=log
             )
+
+        deadline = time.monotonic() + _START_SECONDS
+        while b"begins" not in self.log.read_bytes()[begin:]:
+            self.check()
+            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """``kill -9``."""
