@@ -3,9 +3,9 @@ and whatever else may stand in a log."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 import contextlib
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given

@@ -16,8 +16,9 @@ uvarints of n + 1, each topic ends with tagged fields, and these tags follow at 
     0 previous producer id i64   1 next producer id i64   2 client's transaction version i16
     4 last epoch i16 (KAFKA-20357)                        each left out while it has its default
 
-Tag 3 is Kafka's next producer epoch, of KIP-939, which we do not serve. Our coordinators write version 1: without its tags a retried EndTxn of TV2 is not recognised after a
-start. Apache Kafka reads it from 3.9 on. Tags that are not known are kept and written again.
+Tag 3 is Kafka's next producer epoch, of KIP-939, which we do not serve. Our coordinators write
+version 1: without its tags a retried EndTxn of TV2 is not recognised after a start. Apache Kafka
+reads it from 3.9 on. Tags that are not known are kept and written again.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from tallymark.copying import Copier, to_topic
 from tallymark.errors import TransactionAbortableError, TransactionFatalError
 from tallymark.processes.child_process import kill_process
 
-
 _START_SECONDS: Final = 120
 
 
