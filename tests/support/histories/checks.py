@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 from operations import Anomaly, Commit, Ended, Operation, Poll, Send
 
@@ -65,6 +66,45 @@ def aborted_read(known: KnownHistory) -> Iterator[str]:
     for send in known.sends(Ended.FAILED):
         if send.value in known.seen:
             yield f"{send.value} was read"
+
+
+def precommitted_read(known: KnownHistory) -> Iterator[str]:
+    """A value was read in an operation that ended before its commit was asked for. Only operations
+    with times say anything (``at``, ``commit_asked``)."""
+    asked = {
+        step.value: operation.commit_asked
+        for operation in known.operations
+        for step in operation.steps
+        if isinstance(step, Send) and operation.commit_asked is not None
+    }
+    for operation in known.operations:
+        for step in operation.steps:
+            if not isinstance(step, Poll) or operation.at is None:
+                continue
+            if operation.at < asked.get(step.value, operation.at):
+                yield f"{operation.process} read {step.value} before its commit was asked for"
+
+
+def g1c(known: KnownHistory) -> Iterator[str]:
+    """Transactions that have read what the next one has written, in a circle. Reads of a process
+    that writes nothing close none."""
+    writer = {
+        step.value: at
+        for at, operation in enumerate(known.operations)
+        if operation.ended is not Ended.FAILED
+        for step in operation.steps
+        if isinstance(step, Send)
+    }
+    read_by: dict[int, set[int]] = defaultdict(set)
+    for at, operation in enumerate(known.operations):
+        for step in operation.steps:
+            if isinstance(step, Poll) and writer.get(step.value, at) != at:
+                read_by[writer[step.value]].add(at)
+    sorter = TopologicalSorter(read_by)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        yield "in a circle: " + ", ".join(known.operations[at].process for at in error.args[1])
 
 
 def lost_write(known: KnownHistory) -> Iterator[str]:
@@ -149,10 +189,15 @@ def poll_before_commit(known: KnownHistory) -> Iterator[str]:
             yield f"{process}, {key}: {step.value} at {step.offset} after {before} was stored"
 
 
+_NAMES = {"g1c": "G1c"}
+"""Of checks that are not named like their function."""
+
 CHECKS: dict[str, Callable[[KnownHistory], Iterator[str]]] = {
-    check.__name__.replace("_", "-"): check
+    _NAMES.get(check.__name__, check.__name__.replace("_", "-")): check
     for check in (
         aborted_read,
+        precommitted_read,
+        g1c,
         lost_write,
         unseen,
         duplicate,

@@ -53,12 +53,15 @@ Step: TypeAlias = Send | Poll | Commit
 @dataclass(frozen=True, slots=True)
 class Operation:
     """``assigned``: before this operation the process got other partitions, or set a position, so
-    its polls need not go on where the last one ended."""
+    its polls need not go on where the last one ended. ``at``: when it ended, where that is known;
+    ``commit_asked``: when the commit of a transaction was asked for, by the same clock."""
 
     process: str
     ended: Ended
     steps: Sequence[Step]
     assigned: bool = False
+    at: float | None = None
+    commit_asked: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
