@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tallymark_audit.judge.excuses import aborted_here, excuses, never_committed, stated
 from tallymark_audit.judge.findings import Findings, state_of
 from tallymark_audit.judge.readiness import Readiness
 from tallymark_audit.judge.states import (
@@ -25,9 +26,7 @@ from tallymark_audit.judge.unnamed import (
     weigh,
 )
 from tallymark_audit.model.cells import (
-    ABORTED,
     EXPIRED,
-    FAILED,
     FILTERED,
     IN_DOUBT,
     QUARANTINED,
@@ -121,14 +120,16 @@ def _judge_named(
 ) -> CellVerdict:
     claimed, known, pending = claim.claimed, claim.known, claim.pending
     duplicates, repeated, copies = _excess(claim, seen)
-    perhaps_again = _stated(facts, IN_DOUBT) & claimed & seen.ranges
-    excused = _excuses(facts, claim, seen)
+    perhaps_again = stated(facts, IN_DOUBT) & claimed & seen.ranges
+    excused = excuses(facts, claim, seen)
     if perhaps_again:
         excused = (*excused, Explanation(IN_DOUBT, perhaps_again))
     explained = RangeSet(pair for one in excused for pair in one.ranges)
     missing = claimed - seen.ranges - explained
-    expired = missing & (claim.expired | _stated(facts, EXPIRED))
-    unclaimed = seen.ranges - known - (claim.aborted if edge.uncommitted else EMPTY)
+    expired = missing & (claim.expired | stated(facts, EXPIRED))
+    unclaimed = seen.ranges - (known - never_committed(claim))
+    if edge.uncommitted:
+        unclaimed = unclaimed - claim.aborted
     corrupt = _corrupt(claim, seen, claimed)
     state, reason = state_of(
         readiness,
@@ -137,6 +138,7 @@ def _judge_named(
             missing=bool(missing),
             hidden=may_hide(missing.size, hidden),
             expired=bool(expired) and expired == missing,
+            aborted_there=bool(missing) and not missing - seen.aborted,
             duplicates=bool(duplicates),
             corrupt=bool(corrupt),
             rewritten=bool(_rewritten(seen)),
@@ -173,8 +175,8 @@ def _judge_nameless(
     facts: CellFacts, claim: Claim, seen: Observation, readiness: Readiness, hidden: int
 ) -> CellVerdict:
     """A cell with more ranges than are kept, on one side or both."""
-    excused = seen.aborted | _stated(facts, FILTERED) | claim.filtered
-    excused = excused | _stated(facts, QUARANTINED)
+    excused = aborted_here(claim, seen) | stated(facts, FILTERED) | claim.filtered
+    excused = excused | stated(facts, QUARANTINED)
     if readiness.kind == "producer":
         excused = excused | claim.aborted
     weighed = weigh(claim, seen, excused)
@@ -257,36 +259,19 @@ _UNCLAIMED = {
 }
 
 
+_UNCOMMITTED = {
+    True: "seen downstream, though its producer reports that its transaction was aborted",
+    False: "seen downstream, though upstream its transaction was aborted",
+}
+
+
 def _strangers(readiness: Readiness, claim: Claim, unclaimed: RangeSet) -> str:
     """Why records that were counted have no claim; ``""`` if all have one."""
     if not unclaimed:
         return ""
-    if readiness.kind != "producer" and not unclaimed - claim.aborted:
-        return "seen downstream, though upstream its transaction was aborted"
+    if not unclaimed - claim.aborted:
+        return _UNCOMMITTED[readiness.kind == "producer"]
     return _UNCLAIMED[readiness.kind == "producer"]
-
-
-def _excuses(facts: CellFacts, claim: Claim, seen: Observation) -> tuple[Explanation, ...]:
-    """The absent sequences that are excused, each under the first reason that it has."""
-    left = claim.known - seen.ranges
-    said = (
-        (ABORTED, claim.aborted | seen.aborted | _stated(facts, ABORTED)),
-        (FILTERED, claim.filtered | _stated(facts, FILTERED)),
-        (FAILED, claim.failed - claim.claimed),
-        (IN_DOUBT, claim.in_doubt - claim.claimed),
-        (QUARANTINED, _stated(facts, QUARANTINED)),
-    )
-    found: list[Explanation] = []
-    for reason, ranges in said:
-        here = left & ranges
-        if here:
-            found.append(Explanation(reason, here))
-            left = left - here
-    return tuple(found)
-
-
-def _stated(facts: CellFacts, reason: str) -> RangeSet:
-    return next((why.ranges for why in facts.explained if why.reason == reason), EMPTY)
 
 
 def _corrupt(claim: Claim, seen: Observation, claimed: RangeSet) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from tallymark_audit.judge.states import ReporterFacts, State, worst
 PERHAPS_AGAIN = "in hand of a consumer when it was gone: perhaps processed twice"
 OTHERS = "the same records hold other contents"
 REWRITTEN = "contents changed in the log after they were counted"
+ABORTED_THERE = "committed, and in the log their transaction was aborted: no consumer can read them"
 GONE_UPSTREAM = "deleted upstream before it was copied; it cannot be repaired"
 
 
@@ -23,7 +24,8 @@ class Findings:
     """What a cell shows, before asking whether it can be believed yet.
 
     ``missing``: some promised messages are not there; ``expired``: upstream has none of them any
-    more. ``unclaimed``: why counted records have no claim; ``pending``: accepted, with no report of
+    more; ``aborted_there``: downstream has all of them in aborted transactions. ``unclaimed``: why
+    counted records have no claim; ``pending``: accepted, with no report of
     the result. ``rewritten``: the contents changed after they were counted. ``perhaps_again``: a
     member of the group died with messages in progress that others processed; ``unreported``:
     members that may have processed messages without a report. ``undecided``: why the numbers
@@ -32,6 +34,7 @@ class Findings:
 
     missing: bool = False
     expired: bool = False
+    aborted_there: bool = False
     duplicates: bool = False
     corrupt: bool = False
     rewritten: bool = False
@@ -99,7 +102,7 @@ def _shown(readiness: Readiness, found: Findings, owing: Held | None) -> list[He
     if held := readiness.unreported(found.unreported):
         shown.append(held)
     if found.missing:
-        why = GONE_UPSTREAM if found.expired else ""
+        why = GONE_UPSTREAM if found.expired else ABORTED_THERE if found.aborted_there else ""
         held = readiness.missing(found.in_flight and not found.expired, found.partition)
         perhaps = (State.UNKNOWN, found.hidden) if found.hidden else None
         shown.append(held or perhaps or (State.LOSS, why))

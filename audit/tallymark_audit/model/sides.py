@@ -78,17 +78,18 @@ class Claim:
     def merge(self, other: Claim) -> Claim:
         """The union of two reporters' claims of one cell.
 
-        For one sequence the better result counts: acknowledged before failed before in doubt, since
-        a journal replay may doubt what an earlier report has acknowledged."""
+        For one sequence the better result counts: acknowledged before aborted before failed before
+        in doubt, since a journal replay may doubt what an earlier report has acknowledged."""
         acknowledged = self.acknowledged | other.acknowledged
-        failed = (self.failed | other.failed) - acknowledged
+        aborted = (self.aborted | other.aborted) - acknowledged
+        failed = (self.failed | other.failed) - acknowledged - aborted
         return Claim(
             key=self.key,
             accepted=self.accepted | other.accepted,
             acknowledged=acknowledged,
             failed=failed,
-            in_doubt=(self.in_doubt | other.in_doubt) - acknowledged - failed,
-            aborted=self.aborted | other.aborted,
+            in_doubt=(self.in_doubt | other.in_doubt) - acknowledged - aborted - failed,
+            aborted=aborted,
             filtered=self.filtered | other.filtered,
             expired=self.expired | other.expired,
             summary=self._merged_summary(other),

@@ -329,11 +329,44 @@ def test_what_was_aborted_is_explained_and_no_loss() -> None:
     assert states(world, "dc1-to-aggregate") == {"COMPLETE"}
 
 
-def test_a_foreign_producer_that_knows_nothing_of_the_abort() -> None:
-    """It was told that the records are stored. The counter saw that their transaction was ended
-    otherwise."""
+def test_what_was_committed_and_is_aborted_in_the_log_is_lost() -> None:
+    """Nobody can read it. That the log says why does not excuse it: the commit was promised."""
     found = verdict(claim(span(0, 9)), seen(span(0, 5), aborted=span(6, 9)))
-    assert (found.state, found.explained, found.missing) == (State.EXPLAINED, 4, 0)
+    assert (found.state, found.explained, found.missing) == (State.LOSS, 0, 4)
+    assert "aborted" in found.reasons[0]
+
+
+def test_what_a_killed_producer_left_in_doubt_is_explained_by_the_log() -> None:
+    """Its coordinator aborted the transaction when its time was over."""
+    killed = replace(claim(span(0, 5)), accepted=span(0, 9), in_doubt=span(6, 9))
+    found = verdict(killed, seen(span(0, 5), aborted=span(6, 9)))
+    assert (found.state, found.missing) == (State.EXPLAINED, 0)
+    assert [why.reason for why in found.cells[0].explanations] == ["aborted"]
+
+
+def test_what_was_in_doubt_and_is_committed_is_complete() -> None:
+    killed = replace(claim(span(0, 5)), accepted=span(0, 9), in_doubt=span(6, 9))
+    found = verdict(killed, seen(span(0, 9)))
+    assert (found.state, found.missing, found.unclaimed) == (State.COMPLETE, 0, 0)
+
+
+def test_what_was_aborted_and_can_be_read_is_no_part_of_a_complete_window() -> None:
+    """All that was claimed is there, and records that must not be."""
+    whole = replace(claim(span(0, 5)), accepted=span(0, 9), aborted=span(6, 9))
+    found = verdict(whole, seen(span(0, 7)))
+    assert (found.state, found.missing, found.unclaimed) == (State.UNCLAIMED, 0, 2)
+    assert "aborted" in found.reasons[0]
+
+
+def test_a_report_of_the_commit_counts_for_more_than_a_journal_that_knows_of_none() -> None:
+    done = claim(span(0, 9))
+    for unclear in (
+        replace(done, acknowledged=EMPTY, aborted=span(0, 9)),
+        replace(done, acknowledged=EMPTY, in_doubt=span(0, 9)),
+    ):
+        for both in (done.merge(unclear), unclear.merge(done)):
+            assert (both.claimed, both.aborted, both.in_doubt) == (span(0, 9), EMPTY, EMPTY)
+            assert verdict(both, seen(span(0, 9))).state is State.COMPLETE
 
 
 def test_offsets_are_never_subtracted() -> None:

@@ -129,7 +129,7 @@ def test_a_stated_reason_excuses_a_loss() -> None:
 
 def test_each_absence_has_its_own_reason() -> None:
     """One sum of "explained" had them all together: on call one wants to know which is which."""
-    told = claim("0-4", failed="5-6", in_doubt="7-9", aborted="4")
+    told = claim("0-2,4", failed="5-6", in_doubt="3,7-9", aborted="4")
     (cell,) = verdict(told, replace(seen("0-2,8"), aborted=span("3"))).cells
     assert {why.reason: str(why.ranges) for why in cell.explanations} == {
         "aborted": "3-4",
