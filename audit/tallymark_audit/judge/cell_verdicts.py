@@ -11,8 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tallymark_audit.judge.excuses import aborted_here, excuses, never_committed, stated
-from tallymark_audit.judge.findings import Findings, state_of
+from tallymark_audit.judge.findings import (
+    Findings,
+    aborted_here,
+    excuses,
+    never_committed,
+    state_of,
+    stated,
+)
 from tallymark_audit.judge.readiness import Readiness
 from tallymark_audit.judge.states import (
     State,
