@@ -47,6 +47,7 @@ from tallymark.protocol.messages import (
     ProduceRequestTopic,
 )
 from tallymark.protocol.records.batch import encode_batch
+from tallymark.replication.throttle import ReplicationThrottle
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.memory_files import MemoryFiles
 from tallymark.testing.wire import WireClient
@@ -170,10 +171,18 @@ def test_what_is_copied_from_leaders_is_told(broker: BrokerThread, wire: WireCli
     state.metrics.topic(topic).replicated_bytes += 77
     aside = Counter({"CORRUPT_MESSAGE": 2})
     state.metrics.following = lambda: FollowersNow(3, 1, 40, aside, 9)
+    leading, following = ReplicationThrottle(1_000, 0), ReplicationThrottle(None, 0)
+    leading.charge(55, 0)
+    state.metrics.throttles = {"leader": leading, "follower": following}
     try:
         found = scrape(broker)
     finally:
-        state.metrics.following = None
+        state.metrics.following, state.metrics.throttles = None, {}
+    assert value(found, "throttled_replication_bytes_total", role="leader") == 55
+    assert value(found, "throttled_replication_bytes_total", role="follower") == 0
+    assert value(found, "throttled_replication_rate_bytes", role="leader") == 1_000
+    rates = [key for key in found if key[0].endswith("throttled_replication_rate_bytes")]
+    assert len(rates) == 1, "one that is not set is not told"
     assert value(found, "topic_replicated_bytes_total", topic=topic) == 77
     assert value(found, "replica_fetchers", state="disconnected") == 1
     assert value(found, "followed_partitions") == 40
@@ -352,7 +361,7 @@ def test_names_and_labels_are_as_prometheus_wants_them(broker: BrokerThread) -> 
         labels = {name for sample in family.samples for name in sample.labels}
         allowed = {
             *("api", "error", "le", "state", "status", "topic", "operation", "outcome", "resource"),
-            *("version", "node_id", "cluster_id"),
+            *("version", "node_id", "cluster_id", "role"),
         }
         assert labels <= allowed
 

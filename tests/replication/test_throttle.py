@@ -31,6 +31,16 @@ def test_the_rate_changes_while_it_runs() -> None:
     assert throttle.allows(1_001)
 
 
+def test_what_counted_for_a_limit_is_known_also_after_it_was_taken_off() -> None:
+    throttle = ReplicationThrottle(None, 0)
+    throttle.charge(7, 0)
+    throttle.set_rate(10, 0)
+    throttle.charge(30, 0)
+    throttle.set_rate(None, 5)
+    throttle.charge(900, 5)
+    assert throttle.charged == 30
+
+
 def test_a_rate_of_nothing_stops_and_can_be_raised() -> None:
     throttle = ReplicationThrottle(0, 0)
     assert not throttle.allows(10**6)

@@ -123,6 +123,10 @@ class BrokerParts:
         )
         state.throttles = replicas.throttles
         state.metrics.following = replicas.followers.now
+        state.metrics.throttles = {
+            "leader": replicas.throttles.leading,
+            "follower": replicas.followers.throttle,
+        }
         state.follower_connections.lost = replicas.suspects.lost
         tasks.push_async_callback(replicas.stop)
         markers = state.markers = MarkerSender(

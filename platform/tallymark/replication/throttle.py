@@ -29,12 +29,14 @@ _ALL: Final = "*"
 
 
 class ReplicationThrottle:
-    """One limit. ``rate`` is in bytes per second, None for no limit; it may change at any time."""
+    """One limit. ``rate`` is in bytes per second, None for no limit; it may change at any time.
+    ``charged``: all bytes that counted for a limit."""
 
-    __slots__ = ("_left", "_now_ms", "rate")
+    __slots__ = ("_left", "_now_ms", "charged", "rate")
 
     def __init__(self, rate: int | None, now_ms: int) -> None:
         self.rate = rate
+        self.charged = 0
         self._left = (rate or 0) * MS  # in bytes / 1000, so that nothing is rounded
         self._now_ms = now_ms
 
@@ -66,6 +68,7 @@ class ReplicationThrottle:
         if self.rate is not None:
             self._fill(now_ms)
             self._left -= size * MS
+            self.charged += size
 
     def wait_ms(self, now_ms: int) -> int:
         """How long it is until :meth:`allows`, 0 if it does now. The bytes of a rate of 0 are never

@@ -65,6 +65,20 @@ def test_one_answer_passes_and_the_next_one_is_paid_for_before(
     assert one(wire.ask(topic.fetch(1, 0), FETCH_VERSION)).high_watermark == 2
 
 
+def test_what_is_sent_to_a_replica_that_is_held_back_is_counted(
+    broker: BrokerThread, wire: WireClient
+) -> None:
+    topic = throttled(broker, "*")
+    assert sent(wire, topic, 2) > 0, "in sync: it does not count"
+    throttles = topic.broker_state.throttles
+    assert throttles is not None
+    assert throttles.leading.charged == 0
+    size = sent(wire, topic, 1)
+    assert throttles.leading.charged == size > 0
+    assert sent(wire, topic, 1) == 0
+    assert throttles.leading.charged == size
+
+
 @pytest.mark.parametrize("listed", ["", "0:1", "1:0"])
 def test_replicas_that_are_not_listed_for_this_broker_are_not_held_back(
     broker: BrokerThread, wire: WireClient, listed: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -16,6 +16,7 @@ from tallymark.errors import CODES
 from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.replication.throttle import ReplicationThrottle
 
 BOUNDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -188,6 +189,8 @@ class BrokerMetrics:
         self.replication = ReplicationMetrics()
         self.following: Callable[[], FollowersNow] | None = None
         """None where nothing is copied from other brokers."""
+        self.throttles: Mapping[str, ReplicationThrottle] = {}
+        """The limits of KIP-73 by ``leader`` and ``follower``; empty where nothing is copied."""
         self.trail: TrailMetrics | None = None
         """None where there is no admin trail."""
         self.bad_requests = 0

@@ -4,7 +4,7 @@ leaders."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,9 @@ from prometheus_client.core import Metric
 from tallymark.broker.metrics.counters import BrokerMetrics, FollowersNow, ReplicationMetrics
 from tallymark.broker.monitoring.metric import counter, counters, gauge, gauges
 from tallymark.broker.partitions.partition import Partition
+from tallymark.replication.throttle import ReplicationThrottle
 
+_ROLES: Final = ("leader", "follower")
 _ISR_OUTCOMES: Final = ("shrink", "expand", "settle", "refused", "unknown")
 
 
@@ -38,6 +40,7 @@ def replicas(metrics: BrokerMetrics, led: LedReplicas) -> Iterator[Metric]:
     """All of them."""
     yield from _led(metrics.replication, led)
     yield from _following(metrics)
+    yield from _throttled(metrics.throttles)
 
 
 def _led(counts: ReplicationMetrics, led: LedReplicas) -> Iterator[Metric]:
@@ -94,4 +97,20 @@ def _following(metrics: BrokerMetrics) -> Iterator[Metric]:
         "replica_max_lag_messages",
         "Of all these, the most messages below the leader's high watermark that are not here.",
         now.max_lag,
+    )
+
+
+def _throttled(throttles: Mapping[str, ReplicationThrottle]) -> Iterator[Metric]:
+    yield counters(
+        "throttled_replication_bytes",
+        "Bytes of batches that counted for a limit of replication (KIP-73): sent to followers that "
+        "are held back (leader), or copied here while held back (follower).",
+        ("role",),
+        (((role,), throttles[role].charged if role in throttles else 0) for role in _ROLES),
+    )
+    yield gauges(
+        "throttled_replication_rate_bytes",
+        "These limits, in bytes per second, while they are set: take them off when moves are done.",
+        ("role",),
+        (((role,), one.rate) for role, one in throttles.items() if one.rate is not None),
     )

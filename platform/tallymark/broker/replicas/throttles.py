@@ -34,16 +34,17 @@ class ReplicaThrottles:
         self._me = me
         self._partitions = partitions
         self._clock_ms = clock_ms
-        self._leading = ReplicationThrottle(None, clock_ms())
+        self.leading = ReplicationThrottle(None, clock_ms())
+        """``leader.replication.throttled.rate``; see :meth:`set_rate`."""
 
     @property
     def is_on(self) -> bool:
         """Whether ``leader.replication.throttled.rate`` is set."""
-        return self._leading.rate is not None
+        return self.leading.rate is not None
 
     def set_rate(self, rate: int | None) -> None:
         """``leader.replication.throttled.rate`` from now on."""
-        self._leading.set_rate(rate, self._clock_ms())
+        self.leading.set_rate(rate, self._clock_ms())
 
     def holds_back(self, key: TopicPartition, follower: int) -> bool:
         """Whether what this broker sends of a partition to broker ``follower`` counts for the
@@ -56,15 +57,15 @@ class ReplicaThrottles:
 
     def left(self) -> int:
         """Bytes that may be sent now for replicas that are held back."""
-        return self._leading.left(self._clock_ms())
+        return self.leading.left(self._clock_ms())
 
     def charge(self, size: int) -> None:
         """So many bytes are sent for them."""
-        self._leading.charge(size, self._clock_ms())
+        self.leading.charge(size, self._clock_ms())
 
     def wait_ms(self) -> int:
         """How long it is until something may be sent for them."""
-        return self._leading.wait_ms(self._clock_ms())
+        return self.leading.wait_ms(self._clock_ms())
 
     def _is_listed(self, key: TopicPartition, config: str, follower: int) -> bool:
         topic = self._partitions.image.topics.get(key[0])
