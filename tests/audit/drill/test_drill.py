@@ -13,8 +13,11 @@ from tallymark_audit.proof.drill.scoring.report import outcome_to_json, terminal
 from tallymark_audit.proof.drill.truth.expected import CORRUPT, DUPLICATION, LOSS
 from tallymark_audit.proof.harness.narrate import Narrator
 
-REPLICATED = ("drop", "kill-leader", "lost-in-failover", "unclean-election")
-FAULTS = ("drop", "duplicate", "corrupt", "drop-events", "kill-collector", "torn-tail")
+REPLICATED = ("drop", "kill-leader", "lost-in-failover", "unclean-election", "transactions")
+FAULTS = (
+    *("drop", "duplicate", "corrupt", "drop-events", "kill-collector", "torn-tail"),
+    "transactions",
+)
 
 
 @pytest.mark.process

@@ -88,11 +88,12 @@ def test_of_ten_seeds_of_three_brokers_each_side_fault_is_in_two_or_more(tens: i
     for seed in range(10 * tens, 10 * tens + 10):
         plan = make_drill_plan(seed, 24, brokers=3)
         side = [kind for kind in plan.faults if kind in kinds.SIDE_FAULTS]
-        assert len(side) == len(set(plan.faults)) - 7 == 2
+        assert len(side) == len(set(plan.faults)) - 7 == 3
         assert kinds.KILL_LEADER in plan.faults
         assert not set(plan.faults) & set(kinds.ONE_COPY_FAULTS)
         drawn.update(side)
     whole = [kind for kind in kinds.DRAWN_FAULTS if kind not in kinds.ONE_COPY_FAULTS]
+    assert drawn.pop(kinds.TRANSACTIONS) == 10
     assert drawn == dict.fromkeys(kinds.FAILOVER_FAULTS, 5) | dict.fromkeys(whole, 2)
 
 

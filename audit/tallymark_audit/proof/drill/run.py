@@ -43,6 +43,7 @@ from tallymark_audit.proof.drill.running.stage import (
     SETTLE_SECONDS,
     Stage,
 )
+from tallymark_audit.proof.drill.running.transaction_actions import TransactionActions
 from tallymark_audit.proof.drill.scoring.compare import Comparison, compare
 from tallymark_audit.proof.drill.scoring.report import DrillOutcome, hits_of, named
 from tallymark_audit.proof.drill.scoring.scorer import Scorer
@@ -77,6 +78,7 @@ class Drill:
         chance = random.Random(f"beside {plan.seed}")
         self._side_actions = SideActions(self._stage, self._ground_truth, chance)
         self._failovers = FailoverActions(self._stage, self._ground_truth)
+        self._transactions = TransactionActions(self._stage, self._ground_truth, self._actions)
         self._start = 0
 
     def run(self) -> DrillOutcome:
@@ -124,6 +126,8 @@ class Drill:
                     scorer.score(kind, expectation, comparison) for kind in beside
                 )
                 outcome.problems += scorer.unexplained()
+                if kinds.TRANSACTIONS in self._plan.faults:
+                    self._tell_aborted(expectation, outcome)
                 self._tell(comparison)
             before = in_alarm(rows)
             self._repair(expectation, outcome, before)
@@ -149,6 +153,9 @@ class Drill:
                 self._until(action.at)
                 if action.kind in kinds.REPLICA_FAULTS:
                     self._failovers.do(action)
+                elif action.kind == kinds.TRANSACTIONS:
+                    (topic,) = [one for one in self._plan.topics if one.name == action.kind]
+                    self._transactions.do(action, topic)
                 elif action.kind in kinds.SIDE_FAULTS:
                     self._side_actions.do(action, self._plan.topics)
                 else:
@@ -199,6 +206,11 @@ class Drill:
             *taken_back(read_history(store), rows, since, but),
             *alerts_taken_back(read_alerts(store), self._plan.faults, since),
         ]
+
+    def _tell_aborted(self, expectation: Expectation, outcome: DrillOutcome) -> None:
+        if not expectation.aborted:
+            outcome.problems.append("no transaction was aborted: the drill proves nothing of them")
+        self._narrator.say(f"{expectation.aborted} messages were of aborted transactions")
 
     def _tell(self, comparison: Comparison) -> None:
         for what in ("missed", "invented", "unplaced"):

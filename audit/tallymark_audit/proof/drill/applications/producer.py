@@ -46,12 +46,15 @@ def message_value(server: str, partition: int, sequence: int) -> bytes:
     return f"{server}:{partition}:{sequence}:{_PADDING}".encode()
 
 
-class _Book:
+class Book:
+    """A file of JSON lines that a kill takes nothing of."""
+
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def write(self, *row: Any) -> None:
+        """Append one line."""
         os.write(self._file, (json.dumps(row) + "\n").encode())
 
     def settled(
@@ -60,6 +63,7 @@ class _Book:
         error: Exception | None,
         _: RecordMetadata | None,
     ) -> None:
+        """Note a message that was acknowledged."""
         if error is None:
             self.write("acked", *row)
 
@@ -67,7 +71,7 @@ class _Book:
 def _produce(config: dict[str, Any]) -> None:
     server, topic = config["server"], config["topic"]
     partitions, offset_ms = config["partitions"], config["offset_ms"]
-    book = _Book(Path(config["book"]))
+    book = Book(Path(config["book"]))
     counts = [0] * partitions
     with (
         stop_signals() as stopped,

@@ -66,6 +66,10 @@ LOST_IN_FAILOVER: Final = "lost-in-failover"
 UNCLEAN_ELECTION: Final = "unclean-election"
 """A broker that lacks acknowledged records is elected, and the others cut them."""
 
+TRANSACTIONS: Final = "transactions"
+"""A transactional producer aborts every third transaction; another one takes its id, and the
+coordinator is killed between the decision and the markers."""
+
 LAKE_ROWS_GONE: Final = "lake-rows-gone"
 """Rows vanish from a file of the lake after the load."""
 LAKE_ROWS_TWICE: Final = "lake-rows-twice"
@@ -97,7 +101,7 @@ REPLICA_FAULTS: Final = (KILL_LEADER, *FAILOVER_FAULTS)
 """They need several replicas, so clusters of three brokers."""
 ONE_COPY_FAULTS: Final = (TORN_TAIL, CUT_OUT, *REST_FAULTS)
 """They damage a log of a broker, which readers get where there is no other copy of it."""
-SIDE_FAULTS: Final = (*DRAWN_FAULTS, *LAKE_FAULTS, *FAILOVER_FAULTS)
+SIDE_FAULTS: Final = (*DRAWN_FAULTS, *LAKE_FAULTS, *FAILOVER_FAULTS, TRANSACTIONS)
 """What happens beside the main traffic: most of it to a topic of its own, named like the fault."""
 
 WIRE_FAULTS: Final = (

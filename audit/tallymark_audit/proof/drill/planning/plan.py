@@ -184,7 +184,8 @@ def _drawn(chance: random.Random, seed: int, brokers: int) -> tuple[str, ...]:
         return (*_ALWAYS, *sorted(chance.sample(others, _MORE)), *side_faults_of(seed))
     whole = [kind for kind in others if kind not in kinds.ONE_COPY_FAULTS]
     drawn = sorted(chance.sample(whole, _MORE - 1))
-    return (*_ALWAYS, *drawn, kinds.KILL_LEADER, *side_faults_with_replicas(seed))
+    beside = (*side_faults_with_replicas(seed), kinds.TRANSACTIONS)
+    return (*_ALWAYS, *drawn, kinds.KILL_LEADER, *beside)
 
 
 def _orders(

@@ -33,6 +33,7 @@ _WITH_TOPIC: Final = (
     *kinds.REST_FAULTS,
     *kinds.LAKE_FAULTS,
     *kinds.FAILOVER_FAULTS,
+    kinds.TRANSACTIONS,
 )
 _OF_SEVERAL_COPIES: Final = tuple(
     kind for kind in kinds.DRAWN_FAULTS if kind not in kinds.ONE_COPY_FAULTS
@@ -104,7 +105,7 @@ def _topic(chance: random.Random, kind: str) -> SideTopic:
         # With one partition the leader of all that is lost is one broker.
         at_home = _UNCLEAN if kind == kinds.UNCLEAN_ELECTION else ()
         return SideTopic(kind, home, 1, at_home=at_home)
-    if kind in kinds.LAKE_FAULTS:
+    if kind in (*kinds.LAKE_FAULTS, kinds.TRANSACTIONS):
         return SideTopic(kind, home, PARTITIONS)
     # One partition: its segments are closed sooner, and what holds it holds the whole window.
     return SideTopic(kind, home, 1, SEGMENT_BYTES)
@@ -117,7 +118,7 @@ def _side_action(chance: random.Random, kind: str, home: str) -> SideAction:
         return SideAction(kind, CONSUMER_HOP, 0.35 + late)
     if kind in kinds.TOPIC_FAULTS:
         return SideAction(kind, home, 0.35 + late)
-    if kind in kinds.FAILOVER_FAULTS:
+    if kind in (*kinds.FAILOVER_FAULTS, kinds.TRANSACTIONS):
         return SideAction(kind, home, 0.2 + late)
     # What is wrong upstream only, downstream still has: both are drilled where both are repaired.
     place = chance.choice((home, AGGREGATE)) if kind in kinds.SCRUBBED_FAULTS else AGGREGATE

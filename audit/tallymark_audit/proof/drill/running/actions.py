@@ -27,6 +27,8 @@ _MOST_CUT: Final = 12
 _TO_CUT: Final = 200
 """Records that are there to be cut out of."""
 _MIRROR_SECONDS: Final = 60.0
+TRANSACTIONAL_ID: Final = "drill"
+_TRANSACTION_MS: Final = 10_000
 _PATIENCE_MS: Final = 10_000
 """How long a producer tries to send to a partition that is no longer there."""
 
@@ -55,7 +57,10 @@ class Actions:
         name, server = f"producer-{sender.name}", f"web-{sender.name}-{self._runs}"
         book = self._books[name] = self._topology.sealed / f"{server}.book"
         self._senders[name] = sender
-        self._processes.start_producer(
+        start = self._processes.start_producer
+        if sender.topic == kinds.TRANSACTIONS:
+            start = self._processes.start_transactional
+        start(
             name,
             {
                 "bootstrap": self._bootstrap(sender),
@@ -68,6 +73,9 @@ class Actions:
                 "book": str(book),
                 "acks": 1 if sender.topic == kinds.LOST_IN_FAILOVER else "all",
                 "patience_ms": _PATIENCE_MS if sender.topic in kinds.TOPIC_FAULTS else 0,
+                "transactional_id": TRANSACTIONAL_ID,
+                "timeout_ms": _TRANSACTION_MS,
+                "seed": self._runs,
             },
         )
         return name

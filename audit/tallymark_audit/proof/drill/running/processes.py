@@ -89,6 +89,10 @@ class DrillProcesses:
         """Start a producer; it is ready once it sends."""
         self._module(name, "tallymark_audit.proof.drill.applications.producer", config)
 
+    def start_transactional(self, name: str, config: Mapping[str, Any]) -> None:
+        """Start a transactional producer; it is ready once it has its id."""
+        self._module(name, "tallymark_audit.proof.drill.applications.transactional", config)
+
     def start_bulk(self, name: str, config: Mapping[str, Any]) -> None:
         """Start a producer that ends by itself: see :meth:`wait_for_end`."""
         self._module(name, "tallymark_audit.proof.drill.applications.bulk", config)

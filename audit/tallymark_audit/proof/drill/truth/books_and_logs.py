@@ -64,7 +64,8 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Book:
-    """What one producer wrote down. ``acked``: (partition, sequence) -> :class:`Told`."""
+    """What one producer wrote down. ``acked``: (partition, sequence) -> :class:`AckedRecord`;
+    ``aborted``: of transactions that cannot be committed any more."""
 
     cluster: str
     topic: str
@@ -74,6 +75,7 @@ class Book:
         default_factory=dict[tuple[int, int], AckedRecord]
     )
     sent: dict[int, int] = field(default_factory=dict[int, int])
+    aborted: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
 
 Log = dict[SenderRun, dict[int, list[Seen]]]
@@ -124,6 +126,8 @@ def read_book(path: Path) -> Book | None:
         if what == "acked":
             partition, sequence, timestamp, crc = row
             book.acked[partition, sequence] = AckedRecord(timestamp, crc)
+        elif what == "aborted":
+            book.aborted.add((row[0], row[1]))
         else:
             book.sent[row[0]] = row[1]
     return book
@@ -199,10 +203,12 @@ def _end_member(found: Consumed, server: str, polls: list[tuple[int, set[Message
 
 
 def read_log(bootstrap: str, topics: Iterable[str]) -> Log:
-    """Every stamped record of the topics. UserError: a stamp and its message disagree, so that the
-    drill's books cannot be trusted."""
+    """Every stamped record of the topics that is committed. UserError: a stamp and its message
+    disagree, so that the drill's books cannot be trusted."""
     found: Log = {}
-    with SimpleConsumer(bootstrap_servers=bootstrap, client_id="drill-truth") as consumer:
+    with SimpleConsumer(
+        bootstrap_servers=bootstrap, client_id="drill-truth", isolation="read_committed"
+    ) as consumer:
         for topic in topics:
             if topic not in consumer.topics():
                 continue

@@ -84,7 +84,7 @@ class Expectation:
     reported to the application. ``unsure``: the cells of a lost host whose claims may or may not
     have been reported. ``gone``: losses of which nothing is upstream any more. ``saved``: losses at
     a producer's edge that a broker has saved. ``young``: messages that came just before their topic
-    was deleted. ``messages``: the number on each edge."""
+    was deleted. ``messages``: the number on each edge. ``aborted``: in aborted transactions."""
 
     cells: set[Cell] = field(default_factory=set[Cell])
     items: set[Finding] = field(default_factory=set[Finding])
@@ -95,18 +95,18 @@ class Expectation:
     saved: set[Finding] = field(default_factory=set[Finding])
     young: set[MessageId] = field(default_factory=set[MessageId])
     hidden: int = 0
+    aborted: int = 0
     messages: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def there(self) -> set[Finding]:
         """The losses that a repair brings back: what is upstream, or was saved."""
-        mirrored = {item for item in self.items if item.kind == LOSS and item.mirrored}
-        return (mirrored - self.gone) | self.saved
+        mirrored = (item for item in self.items if item.kind == LOSS and item.mirrored)
+        return set(mirrored) - self.gone | self.saved
 
     @property
     def may_be_refused(self) -> bool:
-        """Whether a repair may find a loss that it cannot bring back: one that is expected, or one
-        that may show or not."""
+        """Whether a repair may find a loss that it cannot bring back, expected or not."""
         lost = {item for item in self.items if item.kind == LOSS}
         return lost > self.there or bool(self.young or self.untold or self.unsure)
 
@@ -164,6 +164,7 @@ def expect(
 
 def _expect_of_producer(found: Expectation, book: Book, log: Log, window_ms: int) -> None:
     claims: dict[int, dict[int, _Message]] = {}
+    found.aborted += len(book.aborted)
     for (partition, sequence), told in book.acked.items():
         claims.setdefault(partition, {})[sequence] = _Message(*told, 1)
     partitions = {origin.partition for origin in log if origin.instance == book.instance}
@@ -173,6 +174,7 @@ def _expect_of_producer(found: Expectation, book: Book, log: Log, window_ms: int
         if not book.sent:
             last = max((*there, *of_partition), default=-1)
             untold = set(range(last + UNTOLD)) - there.keys() - of_partition.keys()
+            untold -= {sequence for of, sequence in book.aborted if of == partition}
             found.untold |= {(book.instance, partition, sequence) for sequence in untold}
         # What is there and was not acknowledged is nothing wrong; twice it would be.
         doubtful = there.keys() - of_partition.keys()
