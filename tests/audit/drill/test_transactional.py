@@ -15,7 +15,7 @@ from tallymark import Producer
 from tallymark.errors import CommitInDoubt, TimedOutError, TransactionAbortableError
 from tallymark.errors import TransactionFatalError as Fatal
 from tallymark_audit.proof.drill.applications import transactional
-from tallymark_audit.proof.drill.applications.producer import Book
+from tallymark_audit.proof.drill.applications.producer import BookWriter
 from tallymark_audit.proof.drill.applications.transactional import Transactions
 from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.truth.books_and_logs import read_book
@@ -58,7 +58,7 @@ def run(tmp_path: Path) -> Callable[..., tuple[Scripted, list[list[Any]]]]:
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.book"
         producer = Scripted(script)
         config = {"partitions": 2, "topic": TOPIC, "server": SERVER, "seed": 1}
-        work = Transactions(cast(Producer, producer), Book(path), config)
+        work = Transactions(cast(Producer, producer), BookWriter(path), config)
         work._chance = cast(Any, type("Fixed", (), {"random": lambda _: chance})())
         try:
             work.one(4)
@@ -115,7 +115,7 @@ def test_of_a_commit_whose_outcome_is_never_learnt_nothing_is_written(
 def test_an_aborted_message_may_not_be_called_lost(tmp_path: Path) -> None:
     """Not even of a producer that was killed or fenced, of which nothing else is known."""
     path = tmp_path / "one.book"
-    book = Book(path)
+    book = BookWriter(path)
     book.write("run", "dc1", TOPIC, SERVER, INSTANCE.hex())
     book.write("acked", 0, 0, 1_000, 7)
     book.write("aborted", 0, 1)

@@ -46,7 +46,7 @@ def message_value(server: str, partition: int, sequence: int) -> bytes:
     return f"{server}:{partition}:{sequence}:{_PADDING}".encode()
 
 
-class Book:
+class BookWriter:
     """A file of JSON lines that a kill takes nothing of."""
 
     def __init__(self, path: Path) -> None:
@@ -71,7 +71,7 @@ class Book:
 def _produce(config: dict[str, Any]) -> None:
     server, topic = config["server"], config["topic"]
     partitions, offset_ms = config["partitions"], config["offset_ms"]
-    book = Book(Path(config["book"]))
+    book = BookWriter(Path(config["book"]))
     counts = [0] * partitions
     with (
         stop_signals() as stopped,

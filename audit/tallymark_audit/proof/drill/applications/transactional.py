@@ -33,7 +33,7 @@ from tallymark.errors import (
     TransactionFatalError,
 )
 from tallymark.processes.process import configure_logging, die_with_parent, stop_signals
-from tallymark_audit.proof.drill.applications.producer import Book, message_value
+from tallymark_audit.proof.drill.applications.producer import BookWriter, message_value
 
 log: Final = logging.getLogger("drill.transactional")
 _STEP_SECONDS: Final = 0.1
@@ -56,7 +56,7 @@ class Sent(NamedTuple):
 class Transactions:
     """One transaction after the other; ``counts``: messages handed in, by partition."""
 
-    def __init__(self, producer: Producer, book: Book, config: dict[str, Any]) -> None:
+    def __init__(self, producer: Producer, book: BookWriter, config: dict[str, Any]) -> None:
         self.counts = [0] * config["partitions"]
         self._producer = producer
         self._book = book
@@ -134,7 +134,7 @@ def _repeated(call: Any) -> None:
 
 def _produce(config: dict[str, Any], stopped: Event) -> Transactions | None:
     """Until it is stopped; None: another producer has taken the id."""
-    book = Book(Path(config["book"]))
+    book = BookWriter(Path(config["book"]))
     with Producer(
         bootstrap_servers=config["bootstrap"],
         client_id=f"drill-{config['server']}",
