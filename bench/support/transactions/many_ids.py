@@ -1,0 +1,74 @@
+"""A coordinator that starts with many transactional ids in its log."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+from support.measure import cpu_seconds, rss_bytes
+from support.own_broker import OwnBroker
+
+from tallymark import Producer
+from tallymark.protocol.records.batch import split_batches
+from tallymark.protocol.records.writer import encode_batch
+from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC
+from tallymark.transactions.records import encode_key, encode_value
+from tallymark.transactions.transaction import State, Transaction
+
+_BATCH: Final = 500
+_NOW: Final = int(time.time() * 1000)
+
+
+def load(folder: Path, count: int) -> dict[str, float]:
+    """Seconds until an id is served after a start with ``count`` ids in one partition, processor
+    time of that start, and MB that the broker has more than without them. Apache Kafka is not
+    measured: its files are written by no other program."""
+    broker = OwnBroker(folder, {"transaction.state.log.num.partitions": "1"})
+    with broker:
+        _use(broker)
+    seconds, cpu, megabytes = _start(broker)
+    _append(broker.data / f"{TRANSACTIONS_TOPIC}-0", count)
+    more_seconds, more_cpu, more_megabytes = _start(broker)
+    return {
+        "ids": count,
+        "seconds": more_seconds - seconds,
+        "cpu_seconds": more_cpu - cpu,
+        "mb": more_megabytes - megabytes,
+    }
+
+
+def _use(broker: OwnBroker) -> None:
+    with Producer(bootstrap_servers=broker.address, transactional_id="first") as producer:
+        producer.init_transactions(timeout=300)
+
+
+def _start(broker: OwnBroker) -> tuple[float, float, float]:
+    began = time.monotonic()
+    with broker:
+        _use(broker)
+        seconds = time.monotonic() - began
+        return seconds, cpu_seconds(broker.pid), rss_bytes(broker.pid) / 1e6
+
+
+def _append(folder: Path, count: int) -> None:
+    """To the log of a broker that is down; it checks the end of the log at its start."""
+    (log,) = folder.glob("*.log")
+    last = split_batches(log.read_bytes())[-1].header
+    offset = last.next_offset
+    with log.open("ab") as file:
+        for first in range(0, count, _BATCH):
+            records = [_record(number) for number in range(first, min(first + _BATCH, count))]
+            epoch = last.partition_leader_epoch
+            file.write(encode_batch(records, base_offset=offset, leader_epoch=epoch))
+            offset += len(records)
+    for marker in folder.parent.glob(".kafka_cleanshutdown"):
+        marker.unlink()
+
+
+def _record(number: int) -> tuple[bytes, bytes, tuple[()], int]:
+    name = f"application-of-a-team-{number}"
+    state = Transaction(
+        name, 10_000 + number, 3, 60_000, State.COMPLETE_COMMIT, frozenset(), _NOW, version=2
+    )
+    return encode_key(name), encode_value(state, 1), (), _NOW
