@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from older_protocol import use_the_older_protocol
+
 from tallymark import ConsumerConnector, Producer
 from tallymark.client import OutgoingRecord
 from tallymark.client.reading.message import Message
@@ -25,17 +27,6 @@ from tallymark.errors import TransactionAbortableError, TransactionFatalError
 from tallymark.processes.child_process import kill_process
 
 _START_SECONDS: Final = 120
-
-
-def use_the_older_protocol(producer: Producer) -> None:
-    """As a client that does not know ``transaction.version``: TV1."""
-    manager = producer._core.transactions
-    assert manager is not None
-
-    async def level() -> int:
-        return 0
-
-    manager._ask.level = level  # type: ignore[method-assign]
 
 
 class CopierProcess:

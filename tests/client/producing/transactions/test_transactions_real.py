@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from broker_kinds import KINDS, AnyBroker, either_broker, new_topic
+from older_protocol import use_the_older_protocol
 
 from tallymark.client.admin.admin import Admin
 from tallymark.client.aio.producer import AsyncProducer
@@ -44,16 +45,6 @@ def producer(request: pytest.FixtureRequest, broker: AnyBroker) -> Iterator[Prod
             use_the_older_protocol(one)
         one.init_transactions()
         yield one
-
-
-def use_the_older_protocol(producer: Producer) -> None:
-    manager = producer._core.transactions
-    assert manager is not None
-
-    async def level() -> int:
-        return 0
-
-    manager._ask.level = level  # type: ignore[method-assign]
 
 
 def read(broker: AnyBroker, topic: str, isolation: Isolation = "read_committed") -> list[Any]:
