@@ -18,6 +18,7 @@ from tallymark_audit.model.edges import consumer_edge, derive_edges, edges_into
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.counted.damage import damaged
 from tallymark_audit.store.counted.groups import first_groups
+from tallymark_audit.store.counted.open_transactions import open_transactions
 from tallymark_audit.store.counted.openings import overflowed
 from tallymark_audit.store.judged.verdict_changes import Answers
 from tallymark_audit.store.reading import queries
@@ -68,6 +69,11 @@ def read_facts(
         silent=watching.silent_reporters(connection, cluster, audit.silence_ms),
         missing_groups=[one for one in expected if one[1] not in reporting],
         damaged=damaged(connection, cluster, found_since=now - DAMAGE_TOLD_MS),
+        hanging=[
+            one
+            for one in open_transactions(connection, cluster)
+            if one.hangs(now, audit.hanging_transaction_ms)
+        ],
         overflowed=[
             one for one in overflowed(connection, now - OF_LATE_MS) if one.cluster == cluster
         ],

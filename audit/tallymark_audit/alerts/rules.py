@@ -3,6 +3,7 @@
     TallymarkMissingMessages    critical  more missing in a settled window than ``missing``
     TallymarkCorruptMessages    critical  a window holds messages that are not what was sent
     TallymarkPartitionDamaged   critical  a batch of a partition cannot be read: it is not counted
+    TallymarkTransactionHangs   critical  a transaction that will not end keeps readers waiting
     TallymarkUnjudgedWindows    critical  what the store holds of a window makes no sense
     TallymarkTooManyRuns        warning   more new runs, or windows far from now, than are kept
     TallymarkDuplicateMessages  warning   more copies in a settled window than ``duplicates``
@@ -26,9 +27,11 @@ from typing import Final
 from tallymark.deployment import AlertSettings
 from tallymark.untrusted import command
 from tallymark_audit.alerts.conditions import Condition, Severity, condition
+from tallymark_audit.alerts.hanging_transactions import HANGING, hanging_transactions
 from tallymark_audit.alerts.overdue_loads import LOAD, overdue_loads
 from tallymark_audit.alerts.payload import LINK
 from tallymark_audit.judge.damage import Damaged
+from tallymark_audit.model.open_transaction import OpenTransaction
 from tallymark_audit.model.pages import topic_page, window_page
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.counted.openings import Overflowed
@@ -48,7 +51,7 @@ COLLECTOR: Final = "TallymarkCollectorSilent"
 DISAGREE: Final = "TallymarkCountersDisagree"
 RETENTION: Final = "TallymarkRetentionRisk"
 RULES: Final = (
-    MISSING, CORRUPT, DAMAGED, UNJUDGED, DUPLICATES, STALLED, REPORTER, MIRROR, COLLECTOR,
+    MISSING, CORRUPT, DAMAGED, HANGING, UNJUDGED, DUPLICATES, STALLED, REPORTER, MIRROR, COLLECTOR,
     DISAGREE, RETENTION, TOO_MANY_RUNS, LOAD,
 )  # fmt: skip
 
@@ -79,8 +82,9 @@ class Facts:
     """The facts in the store at one moment, for the edges that one collector judges.
     ``missing_groups``: groups that have to report and never did. ``retention_ms`` is by (cluster,
     topic), without those that keep all; ``heartbeats`` of the collectors this one watches over.
-    ``overflowed``: partitions that had more runs than are kept, recently. ``overdue_ms``: by edge
-    into the lake, how long what is not loaded may wait."""
+    ``hanging``: transactions that will not end by themselves. ``overflowed``: partitions that had
+    more runs than are kept, recently. ``overdue_ms``: by edge into the lake, how long what is not
+    loaded may wait."""
 
     missing: Sequence[WrongWindows] = ()
     duplicates: Sequence[WrongWindows] = ()
@@ -88,6 +92,7 @@ class Facts:
     unjudged: Sequence[WrongWindows] = ()
     disagreements: Sequence[WrongWindows] = ()
     damaged: Sequence[Damaged] = ()
+    hanging: Sequence[OpenTransaction] = ()
     overflowed: Sequence[Overflowed] = ()
     marks: Sequence[Mark] = ()
     silent: Sequence[Silent] = ()
@@ -115,6 +120,7 @@ class Rules:
             *self._windows(MISSING, "critical", facts.missing, "missing"),
             *self._windows(CORRUPT, "critical", facts.corrupt, "changed on the way"),
             *self._damaged(facts.damaged),
+            *hanging_transactions(facts.hanging, lambda topic: self._link(topic=topic)),
             *self._overflowed(facts.overflowed),
             *self._windows(DUPLICATES, "warning", facts.duplicates, "there more than once"),
             *self._windows(DISAGREE, "warning", counted, "counted differently by Spark"),

@@ -36,6 +36,7 @@ from tallymark_audit.collector.ledger import ABSURD, CountedFetch, Ledger
 from tallymark_audit.collector.limits.openings import MOST_NEW_RUNS
 from tallymark_audit.collector.limits.patience import Patience
 from tallymark_audit.collector.limits.window_bound import WindowBound
+from tallymark_audit.collector.open_transactions import OpenTransactions
 from tallymark_audit.collector.partitions.known_places import KnownPlaces
 from tallymark_audit.collector.recounting.recount import count_again
 from tallymark_audit.model.absurd import reason_of
@@ -97,6 +98,7 @@ class Fetching:
         self._runs = RunReader()
         self._bound = WindowBound(settings.window_ms)
         self._met = Met()
+        self._open = OpenTransactions(reader)
         self._places = KnownPlaces(reader, ledger.places_ever, clock)
         self._quiet = 0
         self._answered_at = 0
@@ -189,6 +191,7 @@ class Fetching:
             high_watermark=fetched.high_watermark,
             counted_through=sent_at if caught_up else position.counted_through,
         )
+        to = self._open.noted(to, fetched, sent_at)
         more = read.next_offset < _readable_end(fetched)
         through = position.counted_through
         holes = [replace(hole, since=max(hole.since, through)) for hole in read.holes]

@@ -16,6 +16,7 @@ from tallymark_audit.judge.damage import Damaged
 from tallymark_audit.judge.hops import Hop, Known
 from tallymark_audit.judge.states import ReporterFacts
 from tallymark_audit.model.cells import CellKey, Edge
+from tallymark_audit.model.open_transaction import OpenTransaction
 from tallymark_audit.model.sides import Claim, Observation
 from tallymark_audit.model.sketches import Sketch
 
@@ -51,13 +52,14 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class CounterTimes:
-    """Up to when (ms) the counters of a hop have counted. ``downstream`` and ``upstream`` as in
-    :class:`.states.Clock`; ``carried``: what a mirror or a group reported before this time is in
-    the counts."""
+    """Up to when (ms) the counters of a hop have counted. ``downstream``, ``upstream`` and
+    ``waits`` as in :class:`.states.Clock`; ``carried``: what a mirror or a group reported before
+    this time is in the counts."""
 
     downstream: int
     upstream: int
     carried: int
+    waits: tuple[OpenTransaction, ...] = ()
 
 
 class FactSource(Protocol):

@@ -19,6 +19,7 @@ from typing import Final
 from tallymark_audit.judge.damage import UNDAMAGED, Damage, Held
 from tallymark_audit.judge.states import SEVERITY, Clock, ReporterFacts, State
 from tallymark_audit.model.cells import Edge
+from tallymark_audit.model.open_transaction import OpenTransaction
 from tallymark_audit.model.time_format import utc
 
 NOT_LOADED: Final = "not loaded yet"
@@ -216,13 +217,25 @@ def _unheard(end: int, clock: Clock) -> Held | None:
 
 
 def _counter_held(side: str, end: int, through: int, clock: Clock) -> Held | None:
-    if through >= max(end, clock.changed) + clock.settle_ms:
+    needed = max(end, clock.changed) + clock.settle_ms
+    if through >= needed:
         return None
+    # A counter is as far as its slowest partition.
+    waits = [one for one in clock.waits if one.through == through]
+    if waits:
+        return _waiting(min(waits, key=lambda one: one.since), clock)
     # A counter that has counted nothing yet gets as much time as one that counted to the end.
     if clock.now - (through or max(end, clock.changed)) <= clock.silence_ms:
         return State.SETTLING, f"the counter {side} is catching up"
     since = f"since {utc(through)}" if through else "anything yet"
     return State.UNKNOWN, f"the counter {side} has not counted {since}"
+
+
+def _waiting(first: OpenTransaction, clock: Clock) -> Held:
+    """It will end, by its producer or by its coordinator when its time is over, unless it hangs."""
+    if first.hangs(clock.now, clock.hanging_ms):
+        return State.UNKNOWN, f"{first.reason}: it hangs, and has to be aborted by hand"
+    return State.SETTLING, first.reason
 
 
 def _worst_held(held: Iterable[Held | None]) -> Held | None:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tallymark_audit.model.open_transaction import OpenTransaction
+
 
 class State(StrEnum):
     """Of a cell and of a window; :data:`SEVERITY` orders them."""
@@ -73,7 +75,8 @@ class Clock:
     ``upstream_through``: the same for the source of the claims, which is the counter of the
     upstream cluster or the reader of the audit topic. ``changed``: when a count or claim of the
     window last changed, which holds the verdict for another settle time; 0 if it is not to (Spark,
-    which reads everything at once)."""
+    which reads everything at once). ``waits``: the open transactions that either counter waits for;
+    one that is open for longer than ``hanging_ms`` will not end by itself."""
 
     now: int
     window_ms: int
@@ -82,6 +85,8 @@ class Clock:
     downstream_through: int
     upstream_through: int
     changed: int = 0
+    waits: tuple[OpenTransaction, ...] = ()
+    hanging_ms: int = 0
 
 
 DAMAGE = frozenset({State.LOSS, State.DUPLICATION, State.CORRUPT})

@@ -84,6 +84,8 @@ def judge_windows(
             downstream_through=counters.downstream,
             upstream_through=counters.upstream,
             changed=changed.get(window, 0),
+            waits=counters.waits,
+            hanging_ms=settings.hanging_transaction_ms,
         )
 
     return [

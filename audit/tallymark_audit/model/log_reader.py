@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from tallymark.client.reading.isolation import Isolation
 from tallymark.errors import KafkaError
 from tallymark.protocol.records.batch import Batch
 
@@ -46,7 +47,13 @@ class LogReader(Protocol):
     def topics_named(self, names: Any) -> Mapping[str, TopicLike | KafkaError]: ...
 
     def multifetch(
-        self, specs: Any, *, max_bytes: int = ..., max_wait_ms: int = ..., min_bytes: int = ...
+        self,
+        specs: Any,
+        *,
+        max_bytes: int = ...,
+        max_wait_ms: int = ...,
+        min_bytes: int = ...,
+        isolation: Isolation | None = ...,
     ) -> Sequence[FetchedLike | KafkaError]: ...
 
     def get_offsets_before(

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from tallymark.client import Fetched
 from tallymark.client.producing.stamps import Stamp, stamp_of
+from tallymark.client.reading.isolation import Isolation
 from tallymark.deployment import Deployment
 from tallymark.errors import CODES, CorruptRecordError, KafkaError, UserError
 from tallymark.protocol.records.batch import Batch, split_batches
@@ -154,9 +155,16 @@ class TailReader:
         return {name: there.get(name) or _unknown(name) for name in names}
 
     def multifetch(
-        self, specs: Any, *, max_bytes: int = _FETCH_BYTES, max_wait_ms: int = 0, min_bytes: int = 0
+        self,
+        specs: Any,
+        *,
+        max_bytes: int = _FETCH_BYTES,
+        max_wait_ms: int = 0,
+        min_bytes: int = 0,
+        isolation: Isolation | None = None,
     ) -> Sequence[FetchedLike | KafkaError]:
-        """Batches from each offset on; reading on from where the last one ended is cheap."""
+        """Batches from each offset on; reading on from where the last one ended is cheap. A tail
+        has no markers that follow, so ``isolation`` is without meaning."""
         return [self._fetch(each[0], each[1], each[2], max_bytes) for each in specs]
 
     def get_offsets_before(

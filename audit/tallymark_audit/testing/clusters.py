@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from tallymark.client import Fetched, FetchSpec, RecordMetadata
 from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.client.reading.committed import AbortedTransaction, committed
+from tallymark.client.reading.isolation import Isolation
 from tallymark.errors import (
     CODES,
     ConnectError,
@@ -176,9 +177,11 @@ class MemoryCluster:
         max_bytes: int = 1 << 20,
         max_wait_ms: int = 0,
         min_bytes: int = 1,
+        isolation: Isolation | None = None,
     ) -> list[Fetched | KafkaError]:
+        """Of committed records, unless it is said otherwise."""
         self._check()
-        return [self._fetch(spec) for spec in specs]
+        return [self._fetch(spec, isolation or "read_committed") for spec in specs]
 
     def get_offsets_before(
         self, topic: str, partition: int, time: int, max_offsets: int = 1
@@ -214,7 +217,7 @@ class MemoryCluster:
     def close(self) -> None:
         """Nothing to close."""
 
-    def _fetch(self, spec: FetchSpec) -> Fetched | KafkaError:
+    def _fetch(self, spec: FetchSpec, isolation: Isolation) -> Fetched | KafkaError:
         topic, partition, offset, epoch = spec
         if topic in self.hidden:
             return self._why_not(topic)
@@ -226,7 +229,8 @@ class MemoryCluster:
         if not log.start <= offset <= log.end:
             return KafkaError(CODES["OFFSET_OUT_OF_RANGE"], f"{topic}-{partition}")
         stable = log.stable
-        batches = [b for b in log.read(offset, self.at_once) if b.header.next_offset <= stable]
+        end = stable if isolation == "read_committed" else log.end
+        batches = [b for b in log.read(offset, self.at_once) if b.header.next_offset <= end]
         for number, batch in enumerate(batches):
             try:
                 batch.check_crc()
@@ -239,7 +243,9 @@ class MemoryCluster:
         at = batches[-1].header.next_offset if batches else offset
         last = batches[-1].header.partition_leader_epoch if batches else epoch
         told = [
-            AbortedTransaction(*one[:2]) for one in log.aborted if one[1] < at and one[2] >= offset
+            AbortedTransaction(*one[:2])
+            for one in log.aborted
+            if isolation == "read_committed" and one[1] < at and one[2] >= offset
         ]
         kept = committed(batches, told)
         left_out = [batch for batch in batches if batch not in kept]

@@ -13,6 +13,7 @@ from tallymark_audit.alerts.machine import Telling
 from tallymark_audit.alerts.payload import NEVER, body, time_text
 from tallymark_audit.alerts.rules import Facts, Mark, Rules
 from tallymark_audit.model.alert import Alert
+from tallymark_audit.model.open_transaction import OpenTransaction
 from tallymark_audit.store.counted.openings import Overflowed
 from tallymark_audit.store.reading.alarms.backlogs import Backlog
 from tallymark_audit.store.reading.alarms.watching import Silent, WrongWindows
@@ -35,6 +36,20 @@ def told(facts: Facts, now: int = NOON) -> list[tuple[str, dict[str, str]]]:
 
 def test_nothing_is_wrong() -> None:
     assert told(Facts()) == []
+
+
+def test_a_transaction_that_hangs_is_one_alert_a_partition() -> None:
+    one = OpenTransaction("dc1", "clicks", 3, 120, 4711, NOON - 60_000)
+    (found,) = RULES.judge(Facts(hanging=[one]), NOON)
+    assert found.labels == {
+        "alertname": "TallymarkTransactionHangs",
+        "severity": "critical",
+        "cluster": "dc1",
+        "topic": "clicks",
+        "partition": "3",
+    }
+    for told_of in ("clicks-3", "offset 120", "producer 4711", "2026-01-01T11:59:00Z"):
+        assert told_of in found.annotations["summary"]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from tallymark_audit.model.cells import (
     Edge,
     Explanation,
 )
+from tallymark_audit.model.open_transaction import OpenTransaction
 from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sides import CellFacts, Claim, Observation, merge_observations
 from tallymark_audit.reporters.books.tally import Outcome, ReporterIdentity, Run, Tally, TallyKey
@@ -47,7 +48,7 @@ LATER = 100_000
 
 def clock(now: int = LATER, **times: int) -> Clock:
     known = {"downstream_through": now, "upstream_through": now, "changed": 0} | times
-    return Clock(now=now, window_ms=W, settle_ms=SETTLE, silence_ms=SILENCE, **known)
+    return Clock(now=now, window_ms=W, settle_ms=SETTLE, silence_ms=SILENCE, **known)  # type: ignore[arg-type]
 
 
 def reporter(**fields: object) -> ReporterFacts:
@@ -125,6 +126,33 @@ def test_a_stated_reason_excuses_a_loss() -> None:
     found = verdict(claim("0-9"), seen("3-9"), explained=(why,))
     assert (found.state, found.missing, found.explained) == (State.EXPLAINED, 0, 3)
     assert found.cells[0].explanations == (why,)
+
+
+OPEN_SINCE = 10 * W
+WAITING = OpenTransaction("dc1", "clicks", 3, 120, 4711, OPEN_SINCE, through=OPEN_SINCE)
+
+
+@pytest.mark.parametrize(("age", "state"), [(60_000, State.SETTLING), (60_001, State.UNKNOWN)])
+def test_a_window_that_waits_for_a_transaction_says_for_which(age: int, state: State) -> None:
+    """It is no silent counter: it counts again when the transaction ends, unless that hangs."""
+    now = OPEN_SINCE + age
+    at = clock(now, downstream_through=OPEN_SINCE, upstream_through=now)
+    at = replace(at, changed=OPEN_SINCE, waits=(WAITING,), hanging_ms=60_000)
+    found = verdict(claim("0-9"), seen("0-5"), at=at)
+    assert (found.state, found.missing) == (state, 4)
+    (why,) = found.reasons
+    assert "clicks-3 of dc1 waits at offset 120 for a transaction of producer 4711" in why
+    assert ("hangs" in why) is (state is State.UNKNOWN)
+
+
+def test_a_counter_that_is_silent_is_not_excused_by_a_transaction_elsewhere() -> None:
+    """Another partition is further behind than the one that waits."""
+    now = OPEN_SINCE + 2 * SILENCE
+    at = clock(now, downstream_through=OPEN_SINCE - 1, upstream_through=now)
+    at = replace(at, changed=OPEN_SINCE, waits=(WAITING,), hanging_ms=10**9)
+    found = verdict(claim("0-9"), seen("0-5"), at=at)
+    assert found.state is State.UNKNOWN
+    assert "has not counted since" in found.reasons[0]
 
 
 def test_each_absence_has_its_own_reason() -> None:

@@ -21,6 +21,7 @@ from tallymark_audit.model.sides import Claim
 from tallymark_audit.model.sketches import Sketch
 from tallymark_audit.store.counted import carried, damage, facts, groups
 from tallymark_audit.store.counted.deleted import began_anew, deletions
+from tallymark_audit.store.counted.open_transactions import open_transactions
 from tallymark_audit.store.counted.openings import hidden_records
 
 
@@ -99,7 +100,9 @@ class StoreFacts:
 
     def counters(self, hop: Hop, topic: str, known: Known) -> CounterTimes:
         down, up = counters_through(self._connection, hop, topic, known, undamaged=True)
-        return CounterTimes(down, up, down)
+        places = {side for sides in hop.sides(topic, known) for side in sides}
+        waits = [one for at in sorted(places) for one in open_transactions(self._connection, *at)]
+        return CounterTimes(down, up, down, tuple(waits))
 
     def changes(self, cluster: str, topic: str, windows: Sequence[int]) -> dict[int, int]:
         return facts.changes(self._connection, [cluster], topic, windows)

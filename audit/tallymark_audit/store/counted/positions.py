@@ -41,7 +41,8 @@ class PartitionFencedError(FencedError):
 @dataclass(frozen=True, slots=True)
 class Position:
     """How far a partition is counted; times in ms. ``topic_id`` is hex, ``""`` if not known.
-    ``generation`` is its collector's."""
+    ``generation`` is its collector's. ``open_offset``: where a transaction of ``open_producer``
+    begins that counting has waited for since ``open_since``; -1: for none."""
 
     topic: str
     partition: int
@@ -51,6 +52,9 @@ class Position:
     counted_through: int = 0
     high_watermark: int = 0
     generation: int = 0
+    open_offset: int = -1
+    open_producer: int = -1
+    open_since: int = 0
 
     @property
     def place(self) -> TopicPartition:

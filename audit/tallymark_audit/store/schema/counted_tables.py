@@ -41,9 +41,14 @@ progress = Table(
     big("generation"),
     big("counted_through"),
     big("high_watermark"),
+    big("open_offset", -1),
+    big("open_producer", -1),
+    big("open_since"),
     PrimaryKeyConstraint("cluster", "topic", "partition"),
 )
 """``next_offset``: all before it is in ``observations`` (in ``claims``, for the audit topic).
+``open_offset``: where a transaction begins that counting waits for, -1: none; of the producer with
+the id ``open_producer`` (-1: not known), seen there since ``open_since``.
 ``counted_through``: when it last was at the high watermark."""
 
 damage = Table(

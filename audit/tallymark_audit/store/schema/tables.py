@@ -70,7 +70,7 @@ from tallymark_audit.store.schema.summed_tables import (
     worst_cells,
 )
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 __all__ = [
     "SCHEMA_VERSION",
