@@ -235,6 +235,10 @@ class SideActions:
 
     def _folders(self, cluster: str, topic: str) -> list[Path]:
         """The topic's logs, each where its partition is led."""
+        nodes = self._topology.nodes(cluster)
+        if len(nodes) == 1:  # it is the one, also while it is only starting
+            found = self._topology.broker_folder(cluster, *nodes).glob(f"{topic}-*")
+            return sorted(path for path in found if path.name.rpartition("-")[2].isdigit())
         leaders = self._stage.leaders(cluster, topic)
         return [
             self._topology.broker_folder(cluster, node) / f"{topic}-{partition}"
