@@ -29,6 +29,7 @@ from tallymark_dashboards.app import (
     repair_tables,
     static_routes,
     topic_tables,
+    transaction_tables,
 )
 from tallymark_dashboards.app.error_pages import handle_errors
 from tallymark_dashboards.app.middleware import Headers, PathPrefix
@@ -43,6 +44,7 @@ COMPRESSED_FROM: Final = 1_000
 
 TABLES: Final = (
     cluster_tables, group_tables, topic_tables, registry_tables, message_tables, repair_tables,
+    transaction_tables,
 )  # fmt: skip
 """The tables that are not in the audit's store."""
 

@@ -130,6 +130,8 @@ GROUP_PARTITIONS: Final = Listing(
         "log_end": known("The offset after the last one."),
         "owner": text("The member that has the partition; empty: none."),
         **LAG,
+        "committed_lag": known("The lag of a reader of committed messages, to where it can get."),
+        "behind_open": number("Messages of the log that are behind an open transaction."),
         "why": text("Why it has this status."),
     },
     {"cluster": str, "kept": str, "group": str, "topic": str, "partition": int},
@@ -300,5 +302,7 @@ def _partition(one: GroupPartition) -> Row:
         "log_end": one.end,
         "owner": one.owner,
         **lag_row(one),
+        "committed_lag": one.committed_lag,
+        "behind_open": one.behind_open,
         "why": one.why,
     }

@@ -18,13 +18,14 @@ from tallymark_dashboards.snapshots.group_book import Ends, GroupBook, Key, Seen
 from tallymark_dashboards.snapshots.groups_reading import BrokerGroups
 from tallymark_dashboards.snapshots.record_times import RecordTimes
 from tallymark_dashboards.snapshots.replica_book import ReplicaBook
-from tallymark_dashboards.snapshots.shapes import ClusterState, GroupState, Part
+from tallymark_dashboards.snapshots.shapes import ClusterState, GroupState, Part, Transactions
 from tallymark_dashboards.snapshots.topics_reading import (
     Logs,
     Minimums,
     first_ones,
     topic_states,
 )
+from tallymark_dashboards.snapshots.transactions_reading import read_transactions
 from tallymark_dashboards.snapshots.zookeeper_reading import ZooKeeperReader
 
 T = TypeVar("T")
@@ -90,6 +91,7 @@ class ClusterWatch:
                 brokers=brokers,
                 topics=_failed(state.topics, brokers),
                 groups=_failed(state.groups, brokers),
+                transactions=_failed(state.transactions, brokers),
             )
             return replace(state, zookeeper=self._in_zookeeper(state, every_ms))
         listed = self._part(Part(None), every_ms, self._read_groups)
@@ -101,6 +103,7 @@ class ClusterWatch:
             state,
             brokers=brokers,
             topics=topics,
+            transactions=self._part(state.transactions, every_ms, self._read_transactions),
             isr_changes=self._replicas.changes,
             short_since=self._replicas.short_since,
         )
@@ -143,6 +146,9 @@ class ClusterWatch:
         self._minimums.read(admin, self._described)
         ends: Mapping[TopicPartition, Ends] = self._logs.ends
         return topic_states(self._described, ends, self._minimums.known, self._breathe)
+
+    def _read_transactions(self) -> Transactions:
+        return read_transactions(self._opened(), self._logs.ends)
 
     def _in_zookeeper(self, state: ClusterState, every_ms: int) -> Part[Mapping[str, GroupState]]:
         zookeeper = self._zookeeper

@@ -37,11 +37,18 @@ Key: TypeAlias = tuple[Kept, str]
 
 
 class Ends(NamedTuple):
-    """Where a log began and ended (excluded) at a time (ms)."""
+    """Where a log began and ended (excluded) at a time (ms). ``stable``: where readers of committed
+    messages end, None where that is not known."""
 
     start: int
     end: int
     at: int
+    stable: int | None = None
+
+    @property
+    def behind_open(self) -> int:
+        """Messages behind the first open transaction."""
+        return 0 if self.stable is None else max(0, self.end - self.stable)
 
 
 class Seen(NamedTuple):
@@ -170,7 +177,11 @@ class GroupBook:
             now,
         )
         late = self._delay(at, max(offset, ends.start), lag, now)
-        return GroupPartition(*at, offset, ends.start, ends.end, lag, late, owner, status, why)
+        if ends.behind_open and ends.stable is not None and offset >= ends.stable:
+            why = f"it stands at an open transaction, {ends.behind_open:,} messages behind: {why}"
+        return GroupPartition(
+            *at, offset, ends.start, ends.end, lag, late, owner, status, why, ends.behind_open
+        )
 
     def _delay(self, at: TopicPartition, offset: int, lag: int, now: int) -> Delay | None:
         if not lag:

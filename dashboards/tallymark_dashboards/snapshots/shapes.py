@@ -127,7 +127,9 @@ class TopicState:
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
     """A group and one partition. ``offset`` is the next one it reads (None: none committed);
-    ``lag`` in messages, None where an end is not known; ``owner`` is a member's id ("": none)."""
+    ``lag`` in messages, None where an end is not known; ``owner`` is a member's id ("": none).
+    ``behind_open``: so many messages of the log are behind an open transaction, where readers of
+    committed ones end."""
 
     topic: str
     partition: int
@@ -139,6 +141,53 @@ class GroupPartition:
     owner: str = ""
     status: Status = Status.UNKNOWN
     why: str = ""
+    behind_open: int = 0
+
+    @property
+    def committed_lag(self) -> int | None:
+        """The lag of a reader of committed messages: to where it can get now."""
+        if self.lag is None:
+            return None
+        return max(0, self.lag - self.behind_open)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that a coordinator has open, or whose markers are on their way: ``state`` is
+    Kafka's name; ``started`` in ms (-1: not known); ``behind``: the most messages of one of its
+    ``partitions`` that readers of committed ones cannot read yet."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    coordinator: int
+    started: int = -1
+    timeout_ms: int = 0
+    partitions: tuple[TopicPartition, ...] = ()
+    behind: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A partition in which readers of committed messages stand at ``stable``, ``behind`` messages
+    before its end. ``known``: a transaction that a coordinator has open is there."""
+
+    topic: str
+    partition: int
+    stable: int
+    behind: int
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """What is open in a cluster, the oldest first; ``count`` also counts those that are left out.
+    ``standing``: the partitions with the most messages behind first."""
+
+    opened: tuple[OpenTransaction, ...] = ()
+    standing: tuple[Standing, ...] = ()
+    count: int = 0
+    standing_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +256,10 @@ def _no_groups() -> Part[Mapping[str, GroupState]]:
     return Part({})
 
 
+def _no_transactions() -> Part[Transactions]:
+    return Part(Transactions())
+
+
 def _no_brokers() -> Part[ClusterDescription | None]:
     return Part(None)
 
@@ -227,6 +280,7 @@ class ClusterState:
     left_out: str = ""
     isr_changes: tuple[IsrChange, ...] = ()
     short_since: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    transactions: Part[Transactions] = field(default_factory=_no_transactions)
 
     def group(self, name: str) -> GroupState | None:
         """The group of that name; the brokers' first."""

@@ -55,12 +55,15 @@ class Logs:
         others = self._others.take(sorted(led.difference(of_groups)))
         for some in _portions([*first, *others], _AT_ONCE):
             starts = admin.list_offsets(dict.fromkeys(some, EARLIEST)).done
-            ends = admin.list_offsets(dict.fromkeys(some, LATEST)).done
+            latest = dict.fromkeys(some, LATEST)
+            stable = admin.list_offsets(latest, isolation="read_committed").done
+            ends = admin.list_offsets(latest).done
             at = now()
             for place in some:
                 if place in starts and place in ends:
                     start, end = starts[place].offset or 0, ends[place].offset or 0
-                    self.ends[place] = Ends(min(start, end), end, at)
+                    readable = stable[place].offset if place in stable else None
+                    self.ends[place] = Ends(min(start, end), end, at, readable)
             breathe()
 
 

@@ -13,6 +13,7 @@ from commands import run_command
 from hung import hang, open_transaction
 from project import ROOT
 
+from tallymark.cli.admin import groups
 from tallymark.cli.admin.transactions.command import command
 from tallymark.client import Admin, Producer
 from tallymark.errors import KafkaError, UserError
@@ -134,6 +135,20 @@ def test_a_running_transaction_does_not_hang_and_is_aborted_with_force_only(
         run(broker, *asked, "--yes")
     assert f"{topic}-0: aborted" in run(broker, *asked, "--yes", "--force")
     assert rows(broker, "find-hanging", topic, "--all") == []
+
+
+def test_the_lag_of_a_group_is_told_to_where_a_committed_reader_gets(broker: AnyBroker) -> None:
+    """Its lag never fell to 0 below an open transaction, and nothing said why."""
+    topic = topic_of(broker, b"a", b"b")
+    open_transaction(broker, topic, f"open-{topic}", b"c", b"d", b"e")
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.alter_group_offsets(f"group-{topic}", {(topic, 0): 1}).check()
+        (found,) = admin.group_lag(f"group-{topic}")
+    assert (found.lag, found.committed_lag, found.behind_open) == (4, 1, 3)
+    words = ("describe", f"group-{topic}", "--bootstrap-server", broker.bootstrap_servers)
+    told = run_command(groups.command, *words).output.splitlines()
+    assert told[1].endswith("COMMITTED-LAG\tBEHIND-OPEN-TRANSACTION")
+    assert told[2].endswith("\t1\t3")
 
 
 def test_ids_are_listed_by_a_pattern(broker: AnyBroker) -> None:

@@ -197,3 +197,19 @@ def test_ten_thousand_topics_and_names_that_are_meant_to_harm(
     assert "<script>alert" not in page
     assert page.count('id="bad-dc1-') == 100
     assert len(page) < 150_000
+
+
+def test_open_transactions_are_shown_and_where_readers_of_committed_messages_stand(
+    shown: TestClient,
+) -> None:
+    page = shown.get("/clusters").text
+    copier = row(page, "open-dc1-copier-0")
+    assert "Ongoing" in copier
+    assert "orders-4 and 3 more" in copier
+    assert "1,204" in copier
+    assert "PrepareCommit" in row(page, "open-dc1-copier-1")
+    assert ">yes<" in row(page, "standing-dc1-orders-3")
+    assert "none that is known" in row(page, "standing-dc1-clicks-7")
+    aggregate = page.partition('id="transactions-aggregate"')[2].partition("</section>")[0]
+    assert "None is open." in aggregate
+    assert "<script>alert(1)" not in page

@@ -127,7 +127,7 @@ def test_what_brokers_tell_is_not_held_back_by_a_zookeeper_that_is_away(
 
 def test_a_broker_that_does_not_list_its_groups_does_not_hide_its_topics() -> None:
     """Each part has an error of its own."""
-    without = {ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_GROUPS}
+    without = {ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_GROUPS, ApiKey.LIST_TRANSACTIONS}
     served: dict[ApiKey, tuple[int, int]] = {
         key: span for key, span in ADVERTISED.items() if key not in without
     }

@@ -24,10 +24,13 @@ from tallymark_dashboards.snapshots.shapes import (
     GroupState,
     IsrChange,
     MemberDescription,
+    OpenTransaction,
     Part,
     PartitionState,
+    Standing,
     Status,
     TopicState,
+    Transactions,
 )
 
 HOSTILE = "<script>alert(1)</script>\u202e" + "x" * 220
@@ -112,6 +115,25 @@ def cluster(name: str, now: int) -> ClusterState:
         groups(now) if name == "dc1" else Part({}, at, now, away),
         isr_changes=isr_changes(now) if name == "dc1" else (),
         short_since={("ledger", 0): now - 6 * MINUTE} if name == "dc1" else {},
+        transactions=Part(transactions(now) if name == "dc1" else Transactions(), at, now, away),
+    )
+
+
+def transactions(now: int) -> Transactions:
+    """One of many partitions, one that ends, one of a stranger; and a partition in which something
+    hangs."""
+    many = tuple(("orders", n) for n in range(8))
+    return Transactions(
+        (
+            OpenTransaction(
+                "copier-0", "Ongoing", 4_001, 2, now - 9 * MINUTE, 900_000, many, 1_204
+            ),
+            OpenTransaction("copier-1", "PrepareCommit", 4_002, 1, now - 800, 60_000, many[:1]),
+            OpenTransaction(HOSTILE, "Ongoing", 2**40, 3),
+        ),
+        (Standing("orders", 3, 8_796, 1_204, True), Standing("clicks", 7, 9_100, 900, False)),
+        3,
+        2,
     )
 
 

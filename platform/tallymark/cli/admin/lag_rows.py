@@ -16,9 +16,12 @@ LAG_COLUMNS: Final = {
     "owner": "CONSUMER-ID",
     "host": "HOST",
     "client": "CLIENT-ID",
+    "committed lag": "COMMITTED-LAG",
+    "behind open": "BEHIND-OPEN-TRANSACTION",
 }
 """The columns of kafka-consumer-groups.sh, by the keys of :func:`lag_row`, which are older. The log
-end offset is the log's next one."""
+end offset is the log's next one. Behind them: the lag of a reader of committed messages, which ends
+at the first open transaction, and how many messages of the log are behind that."""
 
 
 def lag_row(group: str, lag: PartitionLag) -> dict[str, Any]:
@@ -32,6 +35,9 @@ def lag_row(group: str, lag: PartitionLag) -> dict[str, Any]:
         "log start": lag.log_start,
         "log size": lag.log_end,
         "lag": lag.lag,
+        "stable end": lag.stable_end,
+        "committed lag": lag.committed_lag,
+        "behind open": lag.behind_open,
         "owner": owner.member_id if owner else None,
         "host": owner.host if owner else None,
         "client": owner.client_id if owner else None,

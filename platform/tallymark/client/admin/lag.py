@@ -15,7 +15,8 @@ from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 class PartitionLag:
     """A group and one partition. ``offset`` is the next one it reads (None: it has none);
     ``log_start`` and ``log_end`` are None, and ``error`` says why, where the leader did not return
-    them."""
+    them. ``stable_end`` is where readers of committed records end: at the first open transaction,
+    else at ``log_end``."""
 
     topic: str
     partition: int
@@ -24,6 +25,22 @@ class PartitionLag:
     log_end: int | None = None
     owner: MemberDescription | None = None
     error: TallymarkError | None = None
+    stable_end: int | None = None
+
+    @property
+    def committed_lag(self) -> int | None:
+        """:attr:`lag` of a reader of committed records: to where it can get now. It falls to 0 also
+        below an open transaction, where :attr:`lag` never does."""
+        if self.offset is None or self.stable_end is None:
+            return None
+        return max(0, self.stable_end - max(self.offset, self.log_start or 0))
+
+    @property
+    def behind_open(self) -> int | None:
+        """How many records of the log are behind an open transaction: the difference of the two."""
+        if self.log_end is None or self.stable_end is None:
+            return None
+        return max(0, self.log_end - self.stable_end)
 
     @property
     def lag(self) -> int | None:
@@ -52,6 +69,7 @@ class LagAdmin(GroupAdmin, RecordAdmin):
         partitions = sorted({*offsets, *owned})
         starts = self.list_offsets(dict.fromkeys(partitions, EARLIEST))
         ends = self.list_offsets(dict.fromkeys(starts.done, LATEST))
+        stable = self.list_offsets(dict.fromkeys(ends.done, LATEST), isolation="read_committed")
         errors = {**starts.errors, **ends.errors}
         return tuple(
             PartitionLag(
@@ -61,6 +79,7 @@ class LagAdmin(GroupAdmin, RecordAdmin):
                 ends[at].offset if at not in errors else None,
                 group.owner(at),
                 errors.get(at),
+                stable[at].offset if at in stable.done else None,
             )
             for at in partitions
         )
