@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from operations import Ended, Operation, Poll, Send
 
 from tallymark.testing.simulation.history import Event, Fact, History
 
+_TRANSACTIONS = {"committed": Ended.OK, "aborted": Ended.FAILED, "in doubt": Ended.IN_DOUBT}
 _ENDS = {"acknowledged": Ended.OK, "refused": Ended.FAILED, "in doubt": Ended.IN_DOUBT}
 
 
@@ -36,6 +39,40 @@ def operations_of(history: History) -> list[Operation]:
     for (who, _), (key, values) in sent.items():
         sends = tuple(Send(key, value) for value in values)
         found.append(Operation(who, Ended.IN_DOUBT, sends))
+    return found
+
+
+def transactions_of(history: History) -> list[Operation]:
+    """Transactions, with the times of their ends, and what readers of committed records saw."""
+    sent: dict[Fact, list[Send]] = defaultdict(list)
+    asked: dict[Fact, float] = {}
+    found: list[Operation] = []
+    moved: set[str] = set()
+    for event in history.events:
+        who, number = event.who, event.facts[0] if event.facts else 0
+        match event.what:
+            case "writes":
+                key = f"{event.facts[1]}-{event.facts[2]}"
+                sent[number] += [Send(key, str(value)) for value in event.facts[3:]]
+            case "asks to commit":
+                asked[number] = event.at
+            case "committed" | "aborted" | "in doubt":
+                ended = _TRANSACTIONS[event.what]
+                steps = sent.pop(number, [])
+                asked_at = asked.get(number)
+                found.append(Operation(who, ended, steps, at=event.at, commit_asked=asked_at))
+            case "cut to":
+                moved.add(who)
+            case "read committed":
+                partition, offset, _, value = event.facts
+                assert isinstance(offset, int)
+                topic = "copied" if str(value).count("<") > 1 else "simulated"
+                poll = Poll(f"{topic}-{partition}", offset, str(value))
+                found.append(Operation(who, Ended.OK, (poll,), who in moved, event.at))
+                moved.discard(who)
+            case _:
+                continue
+    found.extend(Operation("", Ended.IN_DOUBT, steps) for steps in sent.values())
     return found
 
 

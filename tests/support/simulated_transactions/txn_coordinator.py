@@ -178,12 +178,12 @@ class Leader:
         def arrives(reply: Callable[[Mapping[Key, int]], None]) -> None:
             # Before Kafka 4 a marker that comes after its repetition would end the next
             # transaction: it has the same epoch. There a connection must keep the order.
-            if waits[0] or self.replayed.closed or all(each.outcome.version for each in sent):
+            if waits[0] or all(each.outcome.version for each in sent):
                 _Writing(world, sent, reply)
 
         def answered(codes: Mapping[Key, int] | None) -> None:
-            waits[0] = False
             if not self.replayed.closed:
+                waits[0] = False
                 self._complete(
                     self._markers.answered(broker, sent, codes or {}, world.agenda.now_ms)
                 )

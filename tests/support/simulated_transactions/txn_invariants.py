@@ -116,7 +116,8 @@ class Invariants:
         """A client can do nothing more. It must be another one's doing, or that of the time."""
         others = [life for life in self._begun[client.name] if life != client.life]
         own = client.self_fenced or self._aborted_by_coordinator[client.name]
-        own = own or repr(client) in self._world.coordinator.misled
+        misled = self._world.coordinator.misled
+        own = own or not misled.isdisjoint({repr(client), *map(str, self._world.partitions)})
         if not others and not own:
             raise Broken("fenced_by_others_only", f"{client!r}: {client.fatal}")
         self.counts["fatal"] += 1

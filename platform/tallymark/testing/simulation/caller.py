@@ -42,12 +42,24 @@ class Caller:
     async def ask(self, broker: int, request: Request[R]) -> R:
         """Send it to this broker. ConnectError: it was not sent; KafkaError NETWORK_EXCEPTION or
         REQUEST_TIMED_OUT: it is not known what became of it."""
+        connection = await self.connection(broker)
+        return await connection.request(request, timeout=TIMEOUT_SECONDS)
+
+    async def connection(self, broker: int) -> BrokerConnection:
+        """The connection to this broker. Raises ConnectError."""
         connection = self._connections.get(broker)
         if connection is None or connection.closed:
-            host, port = self._brokers[broker]
-            connection = await connect(host, port, TIMEOUT_SECONDS)
-            self._connections[broker] = connection
-        return await connection.request(request, timeout=TIMEOUT_SECONDS)
+            connection = self._connections[broker] = await self.connect(broker)
+        return connection
+
+    async def connect(self, broker: int) -> BrokerConnection:
+        """Another connection to this broker. Raises ConnectError."""
+        host, port = self._brokers[broker]
+        return await connect(host, port, TIMEOUT_SECONDS)
+
+    def at(self, host: str, port: int) -> int:
+        """The broker with this address."""
+        return next(broker for broker, known in self._brokers.items() if known == (host, port))
 
     async def ask_any(self, request: Request[R]) -> R:
         """Send it to one broker after the other until one answers."""

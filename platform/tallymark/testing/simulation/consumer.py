@@ -7,6 +7,7 @@ import asyncio
 from random import Random
 from typing import Final
 
+from tallymark.client.reading.committed import AbortedTransaction, committed
 from tallymark.errors import CODES, TallymarkError
 from tallymark.protocol.messages import (
     FetchRequest,
@@ -32,7 +33,7 @@ from tallymark.protocol.messages.k09_offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
 )
-from tallymark.protocol.records.batch import iterate_batches
+from tallymark.protocol.records.batch import Batch, split_batches
 from tallymark.testing.simulation.caller import Caller
 from tallymark.testing.simulation.history import History
 
@@ -53,6 +54,9 @@ class SimulatedConsumer:
     ) -> None:
         self.name = name
         self.ending = False
+        self.committed_only = False
+        """Whether it reads what is committed: then its records are ``read committed``, not
+        ``polled``."""
         self.positions = dict.fromkeys(range(partitions), 0)
         self.acknowledged: dict[int, int] = {}
         """Partition -> the offset whose commit was acknowledged last."""
@@ -91,7 +95,11 @@ class SimulatedConsumer:
             topic=self.caller.topic, topic_id=self.caller.topic_id, partitions=(wanted,)
         )
         request = FetchRequest(
-            max_wait_ms=wait_ms, min_bytes=1, max_bytes=1_000_000, topics=(topic,)
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=1_000_000,
+            isolation_level=int(self.committed_only),
+            topics=(topic,),
         )
         try:
             answer = await self.caller.ask(led.broker, request)
@@ -175,15 +183,26 @@ class SimulatedConsumer:
         if answer.diverging_epoch.end_offset >= 0:
             self._cut(partition, answer.diverging_epoch.end_offset)
             return False
-        for batch in iterate_batches(answer.records or b""):
+        what = "read committed" if self.committed_only else "polled"
+        batches = split_batches(answer.records or b"")
+        for batch in self._visible(batches, answer):
             for record in batch.records():
                 if record.offset >= self.positions[partition]:
                     value = (record.value or b"").decode().rstrip(".")
                     epoch = batch.header.partition_leader_epoch
-                    self._history.add(self.name, "polled", partition, record.offset, epoch, value)
-                    self.positions[partition] = record.offset + 1
-                    self._epochs[partition] = epoch
+                    self._history.add(self.name, what, partition, record.offset, epoch, value)
+        for batch in batches:
+            if batch.header.next_offset > self.positions[partition]:
+                self.positions[partition] = batch.header.next_offset
+                self._epochs[partition] = batch.header.partition_leader_epoch
         return True
+
+    def _visible(self, batches: list[Batch], answer: FetchResponsePartition) -> list[Batch]:
+        if self.committed_only:
+            told = answer.aborted_transactions or ()
+            aborted = [AbortedTransaction(each.producer_id, each.first_offset) for each in told]
+            batches = committed(batches, aborted)
+        return [batch for batch in batches if not batch.header.is_control]
 
     async def _reset(self, partition: int) -> None:
         """The position is outside of the log: a power failure has taken its end."""
@@ -206,7 +225,8 @@ class SimulatedConsumer:
         wanted = ListOffsetsRequestPartition(partition_index=partition, timestamp=timestamp)
         topic = ListOffsetsRequestTopic(name=self.caller.topic, partitions=(wanted,))
         try:
-            answer = await self.caller.ask(led.broker, ListOffsetsRequest(topics=(topic,)))
+            request = ListOffsetsRequest(isolation_level=int(self.committed_only), topics=(topic,))
+            answer = await self.caller.ask(led.broker, request)
         except TallymarkError:
             await self._pause(partition)
             return None

@@ -3,7 +3,7 @@ of it is drawn from the seed; a plan with fewer faults is what a failing seed is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from random import Random
 from typing import Final
@@ -58,6 +58,18 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Transactions:
+    """``implicit``: the protocol of Kafka 4. ``writers`` of transactions, and one copier. ``late``:
+    the part of their requests that arrive when nobody waits for them any more. ``hijacks``: when
+    another producer begins with the id of a writer."""
+
+    implicit: bool
+    writers: int
+    late: float
+    hijacks: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """``flush``: brokers answer after the flush (``log.flush.before.expose``). ``replicas`` of each
     partition, of the groups' offsets, too; of three, two must have what is acknowledged."""
@@ -72,6 +84,7 @@ class Plan:
     seconds: float
     faults: tuple[Fault, ...]
     replicas: int = 1
+    transactions: Transactions | None = None
 
     @property
     def min_insync(self) -> int:
@@ -128,6 +141,23 @@ def replicated_plan_of(seed: int) -> Plan:
         seconds,
         tuple(faults),
         3,
+    )
+
+
+def transactional_plan_of(seed: int) -> Plan:
+    """The plan of a seed with transactions: three brokers, three replicas."""
+    chance = Chances(seed).of("transactional plan")
+    plan = replicated_plan_of(seed)
+    return replace(
+        plan,
+        producers=0,
+        consumers=1,
+        transactions=Transactions(
+            chance.random() < 0.6,
+            chance.randint(1, 3),
+            chance.choice([0.0, 0.03, 0.1]),
+            tuple(chance.uniform(2, plan.seconds) for _ in range(chance.choice([0, 0, 1, 2]))),
+        ),
     )
 
 

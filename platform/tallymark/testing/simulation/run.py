@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -36,7 +37,6 @@ from tallymark.testing.simulation.zookeeper import SimulatedZooKeeper
 T = TypeVar("T")
 
 TOPIC: Final = "simulated"
-_REPLICATED: Final = b'{"features":{"replication.version":1},"version":1}'
 _LOOK_SECONDS: Final = 0.25
 _WHOLE_SECONDS: Final = 90.0
 """So long after all faults the cluster must be whole."""
@@ -71,11 +71,11 @@ def run_replicated_seed(seed: int) -> Outcome:
     return run_plan(replicated_plan_of(seed))
 
 
-def run_plan(plan: Plan) -> Outcome:
-    """The same plan always has the same outcome."""
+def run_plan(plan: Plan, make: type[World] | None = None) -> Outcome:
+    """The same plan always has the same outcome. ``make``: another kind of world."""
     loop = SimulatedLoop(Chances(plan.seed))
     jobs = Jobs(loop)
-    world = World(plan, loop, jobs)
+    world = (make or World)(plan, loop, jobs)
     log = _KeptLog(loop)
     collecting = gc.isenabled()
     gc.disable()  # what the collector ends, it ends at moments that no seed decides
@@ -140,12 +140,8 @@ class World:
 
     async def _go(self) -> None:
         plan, chances = self.plan, self.loop.chances
-        if plan.replicas > 1:
-            self.zookeeper.make(f"{CHROOT}{paths.FEATURES}", _REPLICATED)
-        for host in self.hosts:
-            host.on_power_failure = self._power_failed
-            host.start()
-        await self._create_topic()
+        self._start_all({"replication.version": 1} if plan.replicas > 1 else {})
+        await self._create_topic(TOPIC, plan.partitions)
         producers = [
             SimulatedProducer(
                 f"p{n}", self._caller(f"p{n}"), plan.partitions, chances.of(f"p{n}"), self.history
@@ -183,23 +179,32 @@ class World:
         for host in self.hosts:
             await host.stop()
 
-    async def _create_topic(self) -> None:
-        caller = self._caller("admin")
+    def _start_all(self, levels: Mapping[str, int]) -> None:
+        """``levels`` of features, where any is above 0."""
+        if levels:
+            value = json.dumps({"features": levels, "version": 1}, separators=(",", ":"))
+            self.zookeeper.make(f"{CHROOT}{paths.FEATURES}", value.encode())
+        for host in self.hosts:
+            host.on_power_failure = self._power_failed
+            host.start()
+
+    async def _create_topic(self, name: str, partitions: int) -> None:
+        caller = self._caller("admin", name)
 
         async def create() -> None:
             least = CreateTopicsRequestConfig(
                 name="min.insync.replicas", value=str(self.plan.min_insync)
             )
             topic = CreateTopicsRequestTopic(
-                name=TOPIC,
-                num_partitions=self.plan.partitions,
+                name=name,
+                num_partitions=partitions,
                 replication_factor=self.plan.replicas,
                 configs=(least,),
             )
             request = CreateTopicsRequest(topics=(topic,), timeout_ms=5000)
             while True:
                 await caller.ask_any(request)
-                if len((await caller.look()).topics[0].partitions) == self.plan.partitions:
+                if len((await caller.look()).topics[0].partitions) == partitions:
                     caller.close()
                     return
                 await asyncio.sleep(0.2)
@@ -265,12 +270,15 @@ class World:
         ]
         self.invariants.power_failed(host, _kept_on(host), commits)
 
-    def _caller(self, name: str) -> Caller:
+    def _process(self, name: str) -> Process:
         process = Process(name, f"10.0.0.{len(self._processes) + 1}")
         self._processes.append(process)
         self.clients.append(process.host)
+        return process
+
+    def _caller(self, name: str, topic: str = TOPIC, process: Process | None = None) -> Caller:
         addresses = {host.node_id: (host.host, PORT) for host in self.hosts}
-        return Caller(process, addresses, TOPIC)
+        return Caller(process or self._process(name), addresses, topic)
 
     def _begin(self, caller: Caller, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run ``work`` in the process of a client."""

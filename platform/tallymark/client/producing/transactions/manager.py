@@ -74,7 +74,7 @@ class TransactionManager:
 
     def pipeline(self, place: Place) -> TransactionalPipeline:
         """For the batches of a partition."""
-        return TransactionalPipeline(self._max_in_flight, partial(self._may_send, place))
+        return TransactionalPipeline(self._max_in_flight, partial(self.may_send, place))
 
     @contextlib.contextmanager
     def sending(self, call: str) -> Iterator[None]:
@@ -249,7 +249,8 @@ class TransactionManager:
 
     # -- batches ------------------------------------------------------------------------------
 
-    def _may_send(self, place: Place) -> bool:
+    def may_send(self, place: Place) -> bool:
+        """Whether a batch of this partition may leave now. Where not, it is being added."""
         if self.machine.may_send(place):
             return True
         if self.machine.wanted and (self._adding is None or self._adding.done()):
