@@ -191,10 +191,8 @@ def _rows(measured: Mapping[str, Any]) -> list[tuple[str, ...]]:
     ]
     for replicas, works in measured.items():
         if replicas == "load":
-            text = f"{works['seconds']:.1f} s, {works['cpu_seconds']:.1f} CPU-s"
-            rows.append(
-                (f"load of {works['ids']:,} ids", "1", OURS, text, f"{works['mb']:.0f} MB", "", "")
-            )
+            text = f"+{works['cpu_seconds']:.1f} CPU-s, +{works['mb']:.0f} MB"
+            rows.append((f"start with {works['ids']:,} ids", "1", OURS, "", text, "", ""))
             continue
         for title, by_name in works.items():
             for name, found in by_name.items():

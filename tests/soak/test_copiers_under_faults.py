@@ -127,7 +127,7 @@ def test_an_id_is_hijacked_every_second(
     """The copier is fenced, takes its id back, and so on; what the hijacker has written in a
     transaction of its own is read by nobody."""
     with CopyStory(
-        tmp_path, broker.address, COUNT // 10, protocol=protocol, max_records=100
+        tmp_path, broker.address, COUNT // 2, protocol=protocol, max_records=25
     ) as story:
         hijacker = Hijacker(broker.address, story.copiers[0].name)
         hijacker.start()

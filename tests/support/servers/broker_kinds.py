@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import pytest
 
 from tallymark.processes.apache_kafka import ApacheKafkaServer, NotAvailableError
-from tallymark.processes.apache_kafka.jars import jars
+from tallymark.processes.apache_kafka.jars import VERSION, jars
 from tallymark.processes.apache_kafka.server import QUICK_START
 from tallymark.testing.broker_thread import BrokerThread
 
@@ -53,13 +53,16 @@ def start_apache_kafka(
     settings: Mapping[str, str] | None = None,
     secured: Sequence[str] = (),
     jvm: Sequence[str] = (),
+    version: str = VERSION,
 ) -> ApacheKafkaServer:
     """A running broker of Apache Kafka, with listeners of these protocols beside the plain one and
     these options of its JVM; skips the test, and says why, where it cannot be had. It fetches
     nothing: that is for deploy/ensure-apache-kafka, before the tests."""
-    skip_without_jars()
+    skip_without_jars(version)
     options = (*QUICK_START, *jvm)
-    server = ApacheKafkaServer(folder, settings, node_id=0, secured=secured, jvm=options)
+    server = ApacheKafkaServer(
+        folder, settings, node_id=0, secured=secured, jvm=options, version=version
+    )
     try:
         server.start()
     except NotAvailableError as missing:
@@ -67,10 +70,10 @@ def start_apache_kafka(
     return server
 
 
-def skip_without_jars() -> None:
+def skip_without_jars(version: str = VERSION) -> None:
     """Skips the test, and says why, where nobody has fetched Apache Kafka."""
     try:
-        jars(fetch=False)
+        jars(fetch=False, version=version)
     except NotAvailableError as missing:
         pytest.skip(str(missing))
 

@@ -20,7 +20,7 @@ from typing import Final
 from tallymark.errors import UserError
 from tallymark.log_rotation import LOG_BYTES, copied
 from tallymark.private_files import log_opener, write_private
-from tallymark.processes.apache_kafka.jars import NotAvailableError, jars
+from tallymark.processes.apache_kafka.jars import VERSION, NotAvailableError, jars
 from tallymark.processes.apache_kafka.properties import properties, text
 from tallymark.processes.free_ports import free_ports
 from tallymark.processes.java import find_java
@@ -63,7 +63,8 @@ class ApacheKafkaServer(ServerProcess):
     ``settings`` go into its ``server.properties``, ``heap`` is the JVM's (``512m``), ``jvm`` more
     of its options. ``secured`` names security protocols that it listens with beside PLAINTEXT, on
     free ports (``ports``); what they need is among the settings. ``quorum``: the cluster that it
-    is a node of; without, it is one of its own.
+    is a node of; without, it is one of its own. ``version`` is one of
+    :mod:`.jars`.
     """
 
     product = "Apache Kafka"
@@ -83,12 +84,14 @@ class ApacheKafkaServer(ServerProcess):
         jvm: Sequence[str] = QUICK_START,
         secured: Sequence[str] = (),
         quorum: Quorum | None = None,
+        version: str = VERSION,
     ) -> None:
         free, controller, *others = free_ports(2 + len(secured))
         super().__init__(folder, host, port or free)
         self.advertised_host = advertised_host or host
         self._given = dict(settings or {})
         self._node_id = node_id
+        self._version = version
         self._quorum = quorum or Quorum(new_cluster_id(), {node_id: controller})
         self._jvm = (f"-Xmx{heap}", *jvm, *_LOGGING)
         self._secured = dict(zip(secured, others, strict=True))
@@ -133,7 +136,7 @@ class ApacheKafkaServer(ServerProcess):
 
     def _launch(self) -> None:
         """Raises NotAvailableError without Java or jars."""
-        command = [_java(), *self._jvm, "-cp", f"{jars()}/*"]
+        command = [_java(), *self._jvm, "-cp", f"{jars(version=self._version)}/*"]
         self._prepare(command)
         self._wait_free()
         with open(self.output, "ab", opener=log_opener) as output:

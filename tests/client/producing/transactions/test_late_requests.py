@@ -14,15 +14,17 @@ from older_protocol import use_the_older_protocol
 from tallymark.client.producing.producer import Producer
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import TransactionFatalError
+from tallymark.processes.apache_kafka.jars import OLDER, VERSION
 from tallymark.protocol.api import ApiKey
 from tallymark.testing.broker_thread import BrokerThread
 
-APACHE_KAFKA = pytest.param(
-    "apache_kafka", marks=[pytest.mark.apache_kafka, pytest.mark.process, pytest.mark.soak]
-)
+APACHE_KAFKA = [
+    pytest.param(version, marks=[pytest.mark.apache_kafka, pytest.mark.process, pytest.mark.soak])
+    for version in (OLDER, VERSION)
+]
 
 
-@pytest.fixture(scope="module", params=[OURS, APACHE_KAFKA])
+@pytest.fixture(scope="module", params=[OURS, *APACHE_KAFKA])
 def proxy(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LateRequests]:
@@ -35,7 +37,9 @@ def proxy(
                 late.target = broker.bootstrap_servers
                 yield late
             return
-        kafka = start_apache_kafka(folder, {"advertised.listeners": advertised})
+        kafka = start_apache_kafka(
+            folder, {"advertised.listeners": advertised}, version=request.param
+        )
         try:
             late.target = f"127.0.0.1:{kafka.port}"
             yield late
