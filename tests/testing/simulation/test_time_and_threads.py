@@ -8,7 +8,7 @@ import inspect
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -208,6 +208,31 @@ def test_nothing_of_a_killed_process_runs_again() -> None:
 
     bench.run(main())
     assert said == ["unwound"]
+
+
+def test_a_generator_of_a_killed_process_ends_with_it(recwarn: pytest.WarningsRecorder) -> None:
+    """A broker was killed while it wrote the markers of many transactions, in turns. Its generator
+    was to be closed by a task that never ran, and Python complained in another test."""
+    bench = Bench()
+    other, begun = Process("other", "10.0.0.2"), asyncio.Event()
+
+    async def turns() -> AsyncIterator[int]:
+        yield 1
+
+    async def live() -> None:
+        async for _ in turns():
+            begun.set()
+            await asyncio.sleep(3600)
+
+    async def main() -> None:
+        bench.loop.create_task(live(), context=other.context)
+        await begun.wait()
+        other.kill()
+        await asyncio.sleep(1)
+
+    bench.run(main())
+    gc.collect()
+    assert [str(each.message) for each in recwarn] == []
 
 
 def test_what_a_killed_process_begins_at_its_end_is_ended_too() -> None:

@@ -99,6 +99,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when, self._order.random(), self._registered, handle))
         return handle
 
+    def _asyncgen_finalizer_hook(self, agen: Any) -> None:
+        """A generator that a killed process has left ends with it: nothing runs any more that
+        could close it."""
+        process = RUNNING.get()
+        if process is not None and process.alive:
+            super()._asyncgen_finalizer_hook(agen)  # type: ignore[misc]
+
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Nothing: it is dropped when its time has come."""
 
