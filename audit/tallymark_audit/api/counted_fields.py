@@ -114,6 +114,9 @@ PROGRESS: Final[Fields] = {
     "counted_through": time("When all there was had been counted,"),
     "leader_epoch": number("Of the last batch that was read."),
     "generation": number("Which collector wrote it."),
+    "open_offset": number("Where the open transaction begins that counting waits for; -1: none."),
+    "open_producer": number("Its producer id; -1: not known."),
+    "open_since": time("Since when it was seen there; 0: not known,"),
 }
 GROUP: Final[Fields] = {
     "cluster": text("The cluster that the group reads."),
