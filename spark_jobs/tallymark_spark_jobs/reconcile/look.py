@@ -27,7 +27,7 @@ from tallymark_spark_jobs.reconcile.judging.groups import Judged, Shared, famili
 from tallymark_spark_jobs.reconcile.judging.spark_facts import Facts
 from tallymark_spark_jobs.reconcile.outcome import Outcome, idle_through
 from tallymark_spark_jobs.reconcile.reading.claims import FEW_EVENTS, Claims, claims_by_client
-from tallymark_spark_jobs.reconcile.reading.damages import damaged, expired, joined
+from tallymark_spark_jobs.reconcile.reading.damages import damaged, expired, joined, open_notes
 from tallymark_spark_jobs.reconcile.reading.loaded_counts import LoadedCounts, loaded_counts
 from tallymark_spark_jobs.reconcile.reading.read_plan import (
     Bounds,
@@ -99,6 +99,7 @@ def look(spark: SparkSession, job: Job, store: Store, steps: Steps, ask: Ask) ->
     reports = audit_plan(clusters, AUDIT_TOPIC)
     bounds = Bounds(ask.period, None if ask.to_the_end else job.lateness_ms, newest(changed))
     plan = read_plan(clusters, bounds)
+    waits = plan.open
     names = ", ".join(cluster.name for cluster in clusters)
     loaded = _loaded(job, ask, plan)
     plan = loaded.plan
@@ -111,7 +112,7 @@ def look(spark: SparkSession, job: Job, store: Store, steps: Steps, ask: Ask) ->
                 else work.claims()
             )
         with steps.step("count", f"counting {ask.period} in {names}", plan.offsets) as step:
-            notes = work.count()
+            notes = [*work.count(), *open_notes(waits)]
             step.note = f"{sum(note.messages for note in notes):,} messages"
         shared = _shared(job, ask, store, clusters, changed, claims, notes, as_of)
         topics = _topics(job, ask, clusters, claims)

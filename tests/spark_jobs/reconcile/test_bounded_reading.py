@@ -14,6 +14,7 @@ from tallying import knowing, shared_of
 from tallymark import Admin, Producer, SimpleConsumer
 from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment
 from tallymark.testing.broker_thread import BrokerThread
+from tallymark_audit.judge.damage import Damage
 from tallymark_audit.model.cells import CellKey
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.model.ranges import RangeSet
@@ -25,7 +26,7 @@ from tallymark_spark_jobs.reconcile import forecast
 from tallymark_spark_jobs.reconcile.look import Job
 from tallymark_spark_jobs.reconcile.reading.claims import claims_by_client
 from tallymark_spark_jobs.reconcile.reading.count_tasks import Counting, count_spans, read_rows
-from tallymark_spark_jobs.reconcile.reading.damages import expired
+from tallymark_spark_jobs.reconcile.reading.damages import damaged, expired, open_notes
 from tallymark_spark_jobs.reconcile.reading.evidence import search_spans
 from tallymark_spark_jobs.reconcile.reading.read_plan import (
     Bounds,
@@ -92,6 +93,37 @@ def test_the_end_of_a_period_bounds_what_is_read(deployment: Deployment) -> None
     assert found.notes[0].messages == EACH
     whole = plan_of(deployment, Bounds(second, None))
     assert (whole.spans[0].span.end, whole.unread) == (10 * EACH, ())
+
+
+def test_what_stands_behind_an_open_transaction_is_not_known_and_not_lost(
+    deployment: Deployment,
+) -> None:
+    """A reader of committed records stops where it begins. All that was claimed behind it, by
+    whomever, was a loss for a run that read only so far."""
+    servers = deployment.clusters[0].bootstrap_servers
+    period = Period(START, START + 20 * W)
+    with Producer(
+        bootstrap_servers=servers, transactional_id="id", audit=False, stamp=True
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"open", partition=0, timestamp=START + 10 * W)
+        producer.flush()
+        with Producer(bootstrap_servers=servers, audit=False, stamp=True) as another:
+            another.send("t", b"committed", partition=0, timestamp=START + 11 * W)
+        plan = plan_of(deployment, Bounds(period, None))
+        assert plan.open == (("dc1", "t", 0, 10 * EACH),)
+        notes = [*read_rows(counted(plan, period)).notes, *open_notes(plan.open)]
+        (found,) = damaged(notes)
+        assert "transaction is open" in found.reason
+        newest = START + 10 * W - W // EACH
+        assert (found.offset, found.end, found.since, found.until) == (10 * EACH, -1, newest, -1)
+        damage = Damage(downstream=(found,))
+        assert damage.of_window(START + 10 * W) is not None
+        assert damage.of_window(newest) is None
+        earlier = Bounds(Period(START, START + 2 * W), W)
+        assert plan_of(deployment, earlier).open == ()
+    assert plan_of(deployment, Bounds(period, None)).open == ()
 
 
 def test_a_log_is_read_until_a_collector_last_saw_a_window_change(deployment: Deployment) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from tallymark_audit.judge.damage import Damaged
 from tallymark_spark_jobs.reconcile.reading.count_tasks import SpanNote
+from tallymark_spark_jobs.reconcile.reading.read_plan import OpenAt
 from tallymark_spark_jobs.reconcile.shapes.tallies import ClusterTopic
+from tallymark_spark_jobs.source.reading import Damage
 
 
 def damaged(notes: Sequence[SpanNote]) -> tuple[Damaged, ...]:
@@ -24,6 +26,16 @@ def damaged(notes: Sequence[SpanNote]) -> tuple[Damaged, ...]:
             place = (note.cluster, note.topic, note.partition, offset)
             found.append(Damaged(*place, why, since, note[:2] in spread, end, until))
     return joined(found)
+
+
+def open_notes(waits: Iterable[OpenAt]) -> list[SpanNote]:
+    """What is not read since a transaction is open, as of a batch that cannot be read: it is not
+    known either what stands there and behind it."""
+    why = "a transaction is open there, and may be committed or aborted yet"
+    return [
+        SpanNote(*one[:3], one.offset, one.offset, damages=(Damage(one.offset, -1, why, -1, -1),))
+        for one in waits
+    ]
 
 
 def joined(found: Iterable[Damaged]) -> tuple[Damaged, ...]:

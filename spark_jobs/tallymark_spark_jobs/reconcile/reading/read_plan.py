@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from tallymark.client import SimpleConsumer, TopicInfo
 from tallymark.client.core.security.deployment import ConnectionSettings
+from tallymark.client.reading.isolation import Isolation
 from tallymark.errors import TallymarkError, UserError
 from tallymark.protocol.schema import ZERO_UUID
 from tallymark_spark_jobs.reconcile.reading.survey import TIMEOUT_MS, ClusterSurvey
@@ -44,6 +45,16 @@ class Unread(NamedTuple):
     last: int
 
 
+class OpenAt(NamedTuple):
+    """A transaction that is open begins at ``offset`` of a log: what stands there and behind it was
+    not read, whoever sent it."""
+
+    cluster: str
+    topic: str
+    partition: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
     """What is read, of which clusters, and what behind it is not."""
@@ -51,6 +62,7 @@ class ReadPlan:
     connections: Mapping[str, ConnectionSettings] = field(repr=False)
     spans: tuple[Planned, ...]
     unread: tuple[Unread, ...] = ()
+    open: tuple[OpenAt, ...] = ()
 
     @property
     def offsets(self) -> int:
@@ -99,18 +111,22 @@ def read_plan(clusters: Sequence[ClusterSurvey], bounds: Bounds) -> ReadPlan:
     asked."""
     spans: list[Planned] = []
     unread: list[Unread] = []
+    waits: list[OpenAt] = []
     for cluster in clusters:
         if not cluster.topics:
             continue
         try:
-            with _consumer(cluster) as consumer:
+            with _consumer(cluster) as consumer, _consumer(cluster, "read_uncommitted") as other:
                 there = consumer.topics()
                 for topic in cluster.topics:
+                    written = other.end_offsets(topic)  # first: what is written now is not open
                     for span, end in _spans(consumer, cluster.name, there[topic], bounds):
                         spans.append(Planned(cluster.name, span))
                         if end > span.end:
                             place = cluster.name, topic, span.partition
                             unread.append(Unread(*place, span.end, end - 1))
+                        elif written.get(span.partition, 0) > end:
+                            waits.append(OpenAt(cluster.name, topic, span.partition, end))
         except UserError:
             raise
         except (TallymarkError, OSError, KeyError) as error:
@@ -119,7 +135,7 @@ def read_plan(clusters: Sequence[ClusterSurvey], bounds: Bounds) -> ReadPlan:
             ) from error
     connections = {cluster.name: cluster.connection for cluster in clusters}
     kept = tuple(one for one in spans if one.span.offsets > 0)
-    return ReadPlan(connections, kept, tuple(unread))
+    return ReadPlan(connections, kept, tuple(unread), tuple(waits))
 
 
 def plan_of(
@@ -152,13 +168,13 @@ def audit_plan(clusters: Collection[ClusterSurvey], topic: str) -> ReadPlan:
     return ReadPlan({cluster.name: cluster.connection for cluster in clusters}, tuple(spans))
 
 
-def _consumer(cluster: ClusterSurvey) -> SimpleConsumer:
+def _consumer(cluster: ClusterSurvey, isolation: Isolation = "read_committed") -> SimpleConsumer:
     # What of a transaction that is still open is not there yet.
     return SimpleConsumer(
         **cluster.connection,
         client_id="tallymark-reconcile",
         request_timeout_ms=TIMEOUT_MS,
-        isolation="read_committed",
+        isolation=isolation,
     )
 
 
