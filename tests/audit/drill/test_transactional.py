@@ -90,6 +90,13 @@ def test_an_unclear_commit_is_asked_for_until_it_is_clear(run: Any) -> None:
     assert (told(book), producer.calls.count("commit")) == (ACKED, 4)
 
 
+def test_a_transaction_that_cannot_begin_in_time_is_begun_again(run: Any) -> None:
+    """After a failover the one before had ended unclearly. It was committed without having begun,
+    and the producer ended."""
+    producer, book = run(COMMIT, begin=[TimedOutError("begin"), TimedOutError("begin")])
+    assert (told(book), producer.calls[:4]) == (ACKED, ["begin", "begin", "begin", "send"])
+
+
 def test_a_commit_that_is_refused_is_an_abort(run: Any) -> None:
     producer, book = run(COMMIT, commit=[TransactionAbortableError("x", "no")])
     assert (told(book), producer.calls[-2:]) == (ABORTED, ["commit", "abort"])

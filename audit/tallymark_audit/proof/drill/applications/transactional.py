@@ -72,8 +72,8 @@ class Transactions:
         """A transaction of so many messages. TransactionFatalError: another producer has the id;
         what is aborted by that is written down."""
         aborts = self._chance.random() < _ABORTED_SHARE
+        _repeated(lambda _: self._producer.begin_transaction())
         try:
-            self._producer.begin_transaction()
             for number in range(count):
                 self._send(number % len(self.counts))
         except TransactionAbortableError:
