@@ -69,6 +69,7 @@ others:
 	@deploy/ensure-chromium
 	@deploy/ensure-axe
 	@deploy/ensure-postgresql
+	@deploy/ensure-promtool $(VENV)
 	@deploy/ensure-java-clients
 	@deploy/ensure-apache-kafka $(BIN)/python
 	@deploy/ensure-spark-connector $(BIN)/python

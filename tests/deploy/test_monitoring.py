@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ import yaml
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BOARD = DEPLOY / "grafana" / "tallymark-audit.json"
+BIN = Path(sys.prefix) / "bin"  # deploy/ensure-promtool puts it there
 KINDS = {"stat", "timeseries", "table"}
 
 
 def promtool(*arguments: str) -> str:
-    program = shutil.which("promtool")
+    program = shutil.which("promtool") or shutil.which("promtool", path=str(BIN))
     if program is None:
         pytest.skip("no promtool on this machine")
     ran = subprocess.run(
