@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 from brokers_in_memory import BrokersInMemory, eventually
 from confluent_kafka import Consumer
 
+from tallymark import Producer
 from tallymark.broker.settings.fields.replication import RACK_AWARE
 from tallymark.client.reading.fetched import Fetched
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol import messages as m
 from tallymark.protocol.frames import decode_response
+from tallymark.protocol.records.batch import split_batches
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.wire import WireClient
 
@@ -150,6 +153,56 @@ def test_a_reader_that_waits_hears_that_its_replica_has_gone(cluster: Racks, fol
         cluster.brokers[cluster.leader("t")].kill()
         response = decode_response(wire.frame(), m.FetchRequest, VERSION)[1]
     assert response.responses[0].partitions[0].error_code in (0, CODES["NOT_LEADER_OR_FOLLOWER"])
+
+
+# --- transactions
+
+
+def read_committed(cluster: Racks, broker: int, offset: int) -> m.FetchResponsePartition:
+    with WireClient(cluster.brokers[broker].bootstrap_servers) as wire:
+        request = replace(asked("any", offset), isolation_level=1)
+        return wire.ask(request, VERSION).responses[0].partitions[0]
+
+
+def test_a_follower_serves_committed_records_and_names_what_was_aborted(
+    cluster: Racks, follower: int
+) -> None:
+    """Its list of the aborted and its last stable offset are its own: made from what it copied."""
+    leader = cluster.brokers[cluster.leader("t")].bootstrap_servers
+    with Producer(bootstrap_servers=leader, transactional_id="p") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"aborted", partition=0)
+        producer.flush(60)
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send("t", b"committed", partition=0)
+        producer.begin_transaction()
+        producer.send("t", b"open", partition=0)
+        producer.flush(60)
+        # 0 to 4 plain, 5 aborted, 6 its marker, 7 committed, 8 its marker, 9 open
+        ends = (10, 9)
+
+        def known() -> bool:
+            part = read_committed(cluster, follower, 5)
+            return (part.high_watermark, part.last_stable_offset) == ends
+
+        eventually(known, 60)
+        part = read_committed(cluster, follower, 5)
+        assert [each.first_offset for each in part.aborted_transactions or ()] == [5]
+        batches = split_batches(part.records or b"")
+        assert [each.header.base_offset for each in batches] == [5, 6, 7, 8]
+        assert not read_committed(cluster, follower, 9).records
+        with SimpleConsumer(
+            bootstrap_servers=leader, client_rack=f"r{follower}", isolation="read_committed"
+        ) as consumer:
+            found = consumer.fetch("t", 0, 0)
+            assert found.source == cluster.brokers[follower].bootstrap_servers
+            assert list(found.values()) == [*VALUES, b"committed"]
+        producer.abort_transaction()
+    eventually(lambda: read_committed(cluster, follower, 9).last_stable_offset == 11, 60)
+    part = read_committed(cluster, follower, 9)
+    assert [each.first_offset for each in part.aborted_transactions or ()] == [9]
 
 
 # --- clients
