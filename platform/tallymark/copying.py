@@ -27,6 +27,7 @@ from typing import Final, TypeAlias
 from tallymark.client import ConsumerConnector, GroupMetadata, OutgoingRecord, Producer
 from tallymark.client.consuming.stream import Stream
 from tallymark.client.producing.delivery import RecordMetadata
+from tallymark.client.producing.stamps import STAMP_HEADER
 from tallymark.client.reading.message import Message
 from tallymark.errors import (
     CODES,
@@ -52,7 +53,8 @@ _LONGEST_PAUSE: Final = 1.0
 
 def to_topic(topic: str) -> Transform:
     """Copies each message to ``topic``: key, value, headers and time as they are, the partition as
-    its key says; without a key into the partition of the same number, so that order stays."""
+    its key says; without a key into the partition of the same number, so that order stays. The
+    audit's stamp is left out: a copy is a message of its own producer."""
 
     def copy(message: Message) -> list[OutgoingRecord]:
         return [
@@ -62,7 +64,7 @@ def to_topic(topic: str) -> Transform:
                 message.key,
                 None if message.key is not None else message.partition,
                 message.timestamp,
-                message.headers,
+                tuple(header for header in message.headers if header[0] != STAMP_HEADER),
             )
         ]
 
@@ -277,6 +279,6 @@ _BY_ABORT: Final = frozenset(
         "TRANSACTION_ABORTABLE",
     )
 )
-"""Of a batch: whether another producer has the id the abort will tell."""
+"""Of a batch: whether another producer has the id, the abort says."""
 _ONE_CALL: Final = 120.0
 """Seconds for the records of one transaction to be delivered; their own time limit is earlier."""

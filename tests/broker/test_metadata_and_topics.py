@@ -369,7 +369,7 @@ def test_a_change_that_fails_after_its_asker_has_gone_is_told(
         await patience.stop()
 
     asyncio.run(scenario())
-    assert "nobody waited for failed" in caplog.text
+    assert "a change failed whose caller waits no longer" in caplog.text
     assert "never retrieved" not in caplog.text
 
 

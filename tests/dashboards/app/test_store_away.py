@@ -81,11 +81,16 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 
 @pytest.fixture
-def place(filled: Deployment, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read before is never as good as new."""
     monkeypatch.setattr(sql, "BUSY_TIMEOUT_S", 0.02)
     monkeypatch.setattr(renderings, "SAME_S", 0)
     monkeypatch.setattr(age, "AWAY_MS", 0)
     monkeypatch.setattr(age, "FRESH_MS", 0)
+
+
+@pytest.fixture
+def place(filled: Deployment, impatient: None) -> Iterator[Place]:
     store = open_store(filled.audit_store)
     app = create_app(filled, store, snapshots(now_ms()))
     with TestClient(app, headers=BROWSER) as client:
@@ -170,7 +175,7 @@ def test_pages_that_were_not_opened_show_a_last_state_too(place: Place, user: Us
 
 
 def test_the_server_renders_pages_in_the_background(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(standby, "FIRST_S", 0.01)
     monkeypatch.setattr(standby, "BETWEEN_S", 0.0)
