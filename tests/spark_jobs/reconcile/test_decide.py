@@ -17,7 +17,7 @@ from tallymark_audit.events.events import AuditEvent, CellReport, Copied, Gap
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.cells import FOREVER, CellKey, Copy
 from tallymark_audit.model.edges import derive_edges
-from tallymark_audit.model.ranges import RangeSet
+from tallymark_audit.model.ranges import EMPTY, RangeSet
 from tallymark_audit.model.sides import Observation
 from tallymark_audit.store import open_store
 from tallymark_audit.store.counted import counts, recounts
@@ -80,8 +80,9 @@ def run(
     return Seen(cluster, CellTally(key, **{**fields, **more}))
 
 
-def claims_of(*reports: tuple[str, str, int, int]) -> Claims:
-    """(cluster, instance, first, last) acknowledged, each by a reporter that has closed."""
+def claims_of(*reports: tuple[str, str, int, int], aborted: RangeSet = EMPTY) -> Claims:
+    """(cluster, instance, first, last) acknowledged but for what was ``aborted``, each by a
+    reporter that has closed."""
     events = [
         AuditEvent(
             kind="producer",
@@ -102,7 +103,8 @@ def claims_of(*reports: tuple[str, str, int, int]) -> Claims:
                     0,
                     count=last - first + 1,
                     accepted=RangeSet.single(first, last),
-                    acknowledged=RangeSet.single(first, last),
+                    acknowledged=RangeSet.single(first, last) - aborted,
+                    aborted=RangeSet.single(first, last) & aborted,
                 ),
             ),
         )
@@ -353,9 +355,15 @@ def test_what_was_aborted_is_explained_and_owed_to_no_mirror() -> None:
         run("aggregate", 0, 89),
         run("aggregate", 0, 9, TWO),
     ]
-    found = decided(runs, CLAIMS, DEPLOYMENT)
+    claims = claims_of(("dc1", ONE, 0, 99), ("dc2", TWO, 0, 9), aborted=RangeSet.single(90, 99))
+    found = decided(runs, claims, DEPLOYMENT)
     assert found["producer-to-dc1 t"].state is State.EXPLAINED
     assert found["producer-to-dc1 t"].cells[0].explanations[0].reason == "aborted"
+    assert found["dc1-to-aggregate t"].state is State.COMPLETE
+    # Reported as committed: what its log has aborted is lost there, and still owed to no mirror.
+    found = decided(runs, CLAIMS, DEPLOYMENT)
+    assert found["producer-to-dc1 t"].state is State.LOSS
+    assert found["producer-to-dc1 t"].cells[0].missing == RangeSet.single(90, 99)
     assert found["dc1-to-aggregate t"].state is State.COMPLETE
 
 
