@@ -12,7 +12,8 @@ from replicated_shard import run
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.partitions.verifier import InTransaction
-from tallymark.broker.requests.asking_coordinators import TRIES, AskingCoordinators
+from tallymark.broker.requests.asking_coordinators import AskingCoordinators
+from tallymark.broker.requests.concurrent_transactions import TRIES
 from tallymark.errors import CODES
 from tallymark.protocol.messages import (
     AddPartitionsToTxnRequest,

@@ -4,11 +4,12 @@ written. Requests go through the broker's handlers."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
-from replicated_shard import WALL, ReplicatedShard, partitions_of, turns
+from replicated_shard import WALL, ReplicatedShard, partitions_of
 
 from tallymark.broker.groups.shards import GroupShards
 from tallymark.broker.settings.broker import BrokerSettings
@@ -31,6 +32,8 @@ from tallymark.transactions.markers import Outcome
 SETTINGS: Final = BrokerSettings()
 _CONNECTION: Final = cast(Any, SimpleNamespace(host="h", listener="", principal="User:p"))
 NAMES: Final = {code: name for name, code in CODES.items()}
+
+_LONGEST_S: Final = 60.0
 
 
 class HeldMarkers:
@@ -98,12 +101,11 @@ class ReplicatedTransactions(ReplicatedShard[TransactionShards]):
         return self.shards.of("id", 1)
 
     async def ask(self, request: Message, version: int) -> Any:
-        """A request whose answer leaves once the followers have all records."""
+        """A request whose answer leaves once the followers have all records, and, where the
+        transaction before is still ending, when it was waited for that."""
         task = await self.start(request, version)
         self.commit_all()
-        await turns()
-        assert task.done(), request
-        return task.result()
+        return await asyncio.wait_for(task, _LONGEST_S)
 
     async def ask_without_lead(self, request: Message) -> Any:
         """A request to a broker that leads nothing."""

@@ -7,7 +7,8 @@ Served 0-5.
 
 Kept: a producer needs WRITE on the id and on every topic; brokers need CLUSTER_ACTION. All
 partitions are added, or none: the others are OPERATION_NOT_ATTEMPTED. The answer leaves when what
-it tells is committed. Partitions of the brokers' own topics join with AddOffsetsToTxn only.
+it tells is committed; while the transaction before is ending, the request waits for a moment.
+Partitions of the brokers' own topics join with AddOffsetsToTxn only.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from typing import Final
 
 from tallymark.broker.coordinators.settled import when
 from tallymark.broker.requests.cluster_action import require_cluster_action
+from tallymark.broker.requests.concurrent_transactions import asked_again
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.requests.transaction_coordinator import (
     authorized_shard,
+    error_of,
     fenced_as_of,
     in_transaction,
     is_known,
@@ -80,7 +83,7 @@ async def _of_producer(
     if wrong:
         return dict.fromkeys(asked, CODES["OPERATION_NOT_ATTEMPTED"]) | wrong
     add = Add(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch, asked)
-    found = await when(shard.add(transactional_id, add))
+    found = await asked_again(lambda: when(shard.add(transactional_id, add)), error_of)
     return dict.fromkeys(asked, fenced_as_of(found.error, call.version, _FIRST_WITH_FENCED))
 
 

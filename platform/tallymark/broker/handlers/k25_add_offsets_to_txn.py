@@ -14,9 +14,14 @@ from __future__ import annotations
 from typing import Final
 
 from tallymark.broker.coordinators.settled import when
+from tallymark.broker.requests.concurrent_transactions import asked_again
 from tallymark.broker.requests.create_topic import auto_create
 from tallymark.broker.requests.registry import Call, register
-from tallymark.broker.requests.transaction_coordinator import authorized_shard, fenced_as_of
+from tallymark.broker.requests.transaction_coordinator import (
+    authorized_shard,
+    error_of,
+    fenced_as_of,
+)
 from tallymark.broker.security.authorizer import require
 from tallymark.broker.state import BrokerState
 from tallymark.errors import CODES, KafkaError
@@ -41,7 +46,8 @@ async def handle(
     except KafkaError as error:
         return AddOffsetsToTxnResponse(error_code=error.code)
     add = Add(request.producer_id, request.producer_epoch, frozenset((partition,)))
-    found = await when(shard.add(request.transactional_id, add))
+    name = request.transactional_id
+    found = await asked_again(lambda: when(shard.add(name, add)), error_of)
     return AddOffsetsToTxnResponse(
         error_code=fenced_as_of(found.error, call.version, _FIRST_WITH_FENCED)
     )

@@ -2,9 +2,8 @@
 transaction (AddPartitionsToTxn 4+, KIP-890).
 
 Per broker one request is under way, with all that was asked since the one before: many producers
-begin a transaction at a time. A coordinator that is still ending the transaction before says
-CONCURRENT_TRANSACTIONS, mostly for some milliseconds: it is asked again here, since a client would
-wait ten times as long (KAFKA-18654).
+begin a transaction at a time. A coordinator that is still ending the transaction before is asked
+again (:mod:`tallymark.broker.requests.concurrent_transactions`).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Final, NamedTuple
 
 from tallymark.broker.connections.port import BrokerConnection, BrokerConnections
 from tallymark.broker.partitions.verifier import InTransaction
+from tallymark.broker.requests.concurrent_transactions import asked_again
 from tallymark.broker.requests.coordinator_lookup import coordinator_id
 from tallymark.broker.requests.transaction_coordinator import in_transaction
 from tallymark.broker.state import BrokerState
@@ -30,12 +30,8 @@ from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC, TopicPartitio
 log: Final = logging.getLogger(__name__)
 
 ANSWER_MS: Final = 5_000
-AGAIN_MS: Final = 20
-"""Pause before a coordinator that is busy with the id is asked again."""
-TRIES: Final = 6
 _MOST: Final = 1_000
 """Transactions in one request."""
-_CONCURRENT: Final = CODES["CONCURRENT_TRANSACTIONS"]
 _NOT_AVAILABLE: Final = CODES["COORDINATOR_NOT_AVAILABLE"]
 _NETWORK: Final = CODES["NETWORK_EXCEPTION"]
 
@@ -59,14 +55,7 @@ class AskingCoordinators:
 
     async def ask(self, transaction: InTransaction, partition: TopicPartition) -> int:
         """0, or the error code of the coordinator; NETWORK_EXCEPTION where it cannot be asked."""
-        code = _CONCURRENT
-        for number in range(TRIES):
-            if number:
-                await asyncio.sleep(AGAIN_MS / 1000)
-            code = await self._once(transaction, partition)
-            if code != _CONCURRENT:
-                break
-        return code
+        return await asked_again(lambda: self._once(transaction, partition), int)
 
     async def stop(self) -> None:
         """Ask nothing any more. Idempotent."""

@@ -72,6 +72,11 @@ async def decided(state: BrokerState, ask: Callable[[int], Settled[Decision]]) -
     return found
 
 
+def error_of(decision: Decision) -> int:
+    """The code that a client gets; 0 for none."""
+    return decision.error
+
+
 async def in_transaction(
     state: BrokerState,
     transactional_id: str,
