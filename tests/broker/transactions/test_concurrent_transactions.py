@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from tallymark.broker.requests import concurrent_transactions
 from tallymark.broker.requests.concurrent_transactions import PAUSES_MS, TRIES, asked_again
 from tallymark.errors import CODES
 
@@ -32,7 +31,7 @@ def test_it_is_asked_until_it_is_done_with_the_transaction_before(
     async def pause(seconds: float) -> None:
         pauses.append(round(seconds * 1000))
 
-    monkeypatch.setattr(concurrent_transactions.asyncio, "sleep", pause)
+    monkeypatch.setattr(asyncio, "sleep", pause)
     left = list(answers)
 
     async def ask() -> int:
