@@ -111,18 +111,6 @@ ASKED: Final = {
 }
 
 
-async def bring(transactions: ReplicatedTransactions, state: str) -> Producer:
-    if state == "Empty":
-        return await transactions.begun()
-    producer = await transactions.opened()
-    if state != "Ongoing":
-        commit = state.endswith("Commit")
-        assert (await transactions.ask(end(producer, commit=commit), 3)).error_code == 0
-    if state.startswith("Complete"):
-        transactions.complete()
-    return producer
-
-
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("who", ["present", "stranger"])
@@ -135,7 +123,7 @@ def test_a_request_in_each_of_its_versions(name: str, state: str, who: str) -> N
         for version in asked.versions:
             transactions = ReplicatedTransactions()
             await transactions.lead()
-            producer_id, epoch = await bring(transactions, state)
+            producer_id, epoch = await transactions.bring(state)
             epoch += 0 if who == "present" else 5
             answer = await transactions.ask(asked.make((producer_id, epoch)), version)
             old = wanted == 90 and version < asked.fenced_since

@@ -63,18 +63,6 @@ COLUMNS: Final = (
 )
 
 
-async def bring(transactions: ReplicatedTransactions, state: str) -> Producer:
-    if state == "Empty":
-        return await transactions.begun()
-    producer = await transactions.opened()
-    if state != "Ongoing":
-        commit = state.endswith("Commit")
-        assert (await transactions.ask(end(producer, commit=commit), 3)).error_code == 0
-    if state.startswith("Complete"):
-        transactions.complete()
-    return producer
-
-
 async def sent(transactions: ReplicatedTransactions, request: str, producer: Producer) -> str:
     producer_id, epoch = producer
     ask = transactions.ask
@@ -114,7 +102,7 @@ def test_a_request_in_a_state(request_: str, state: str, expected: str) -> None:
     async def story() -> None:
         transactions = ReplicatedTransactions()
         await transactions.lead()
-        producer = await bring(transactions, state)
+        producer = await transactions.bring(state)
         before = transactions.shard.state.get("id")
         code = await sent(transactions, request_, producer)
         wanted, becomes = expected.split()

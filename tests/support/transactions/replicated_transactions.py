@@ -107,6 +107,18 @@ class ReplicatedTransactions(ReplicatedShard[TransactionShards]):
         self.commit_all()
         return await asyncio.wait_for(task, _LONGEST_S)
 
+    async def bring(self, state: str) -> tuple[int, int]:
+        """The id into that state ("Ongoing", "PrepareCommit"); its producer id and epoch."""
+        if state == "Empty":
+            return await self.begun()
+        producer = await self.opened()
+        if state != "Ongoing":
+            commit = state.endswith("Commit")
+            assert (await self.ask(end(producer, commit=commit), 3)).error_code == 0
+        if state.startswith("Complete"):
+            self.complete()
+        return producer
+
     async def ask_without_lead(self, request: Message) -> Any:
         """A request to a broker that leads nothing."""
         return await (await self.start(request, 4))
