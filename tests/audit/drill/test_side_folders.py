@@ -27,7 +27,7 @@ class Led(Stage):
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_the_log_of_a_topic_is_where_it_is_led(tmp_path: Path, brokers: int) -> None:
     """Of one broker it was asked as well. Seed 17 had just killed that broker and started it again,
-    so nobody answered, and the drill ended."""
+    so it got no answer, and the drill ended."""
     topology = build(tmp_path / "drill", [], brokers=brokers)
     processes = DrillProcesses(topology)
     truth = GroundTruthWriter(topology.sealed / "drill.sealed")

@@ -330,7 +330,7 @@ def test_what_was_aborted_is_explained_and_no_loss() -> None:
 
 
 def test_what_was_committed_and_is_aborted_in_the_log_is_lost() -> None:
-    """Nobody can read it. That the log says why does not excuse it: the commit was promised."""
+    """The log says why, which does not excuse it: the commit was promised."""
     found = verdict(claim(span(0, 9)), seen(span(0, 5), aborted=span(6, 9)))
     assert (found.state, found.explained, found.missing) == (State.LOSS, 0, 4)
     assert "aborted" in found.reasons[0]

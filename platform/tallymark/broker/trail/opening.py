@@ -48,9 +48,9 @@ def incident_trail(
 ) -> Trail:
     """Where unclean elections and cuts of committed records are reported: a file in ``folder``, and
     a topic; nowhere with a disk in memory. When such things happen a broker may lead nothing, so
-    it sends to whichever broker leads a partition of the topic. What it told lately it tells again:
-    it may have been killed while the lines waited, or whoever had taken them. Who reads the topic
-    knows by their content what it has already."""
+    it sends to the leader of a partition of the topic. At its start it sends the reports of the
+    last week again: it, or the broker that took them, may have been killed before they were in the
+    topic. A reader of the topic knows by their content which it has already."""
     if not isinstance(files, OsFiles):
         return Trail(state, None, "", INCIDENTS)
     topic = state.settings.replication_incidents_topic

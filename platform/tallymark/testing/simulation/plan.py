@@ -60,7 +60,7 @@ class Fault:
 @dataclass(frozen=True, slots=True)
 class Transactions:
     """``implicit``: the protocol of Kafka 4. ``writers`` of transactions, and one copier. ``late``:
-    the part of their requests that arrive when nobody waits for them any more. ``hijacks``: when
+    the part of their requests that arrive after the client gave them up. ``hijacks``: when
     another producer begins with the id of a writer."""
 
     implicit: bool

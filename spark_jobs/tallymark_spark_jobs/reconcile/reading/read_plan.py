@@ -47,7 +47,7 @@ class Unread(NamedTuple):
 
 class OpenAt(NamedTuple):
     """A transaction that is open begins at ``offset`` of a log: what stands there and behind it was
-    not read, whoever sent it."""
+    not read, also what other producers sent."""
 
     cluster: str
     topic: str

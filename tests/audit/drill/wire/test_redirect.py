@@ -18,7 +18,7 @@ GATES = {0: 7000, 1: 7001, 2: 7002}
 
 
 def test_each_broker_is_at_its_own_gate() -> None:
-    """With one gate for all brokers a client would produce to whoever is behind it, not to the
+    """With one gate for all brokers a client would produce to any broker behind it, not to the
     leader."""
     brokers = [MetadataResponseBroker(node_id=one, host="h", port=9000 + one) for one in GATES]
     answer = redirected(MetadataResponse(brokers=brokers), GATES)

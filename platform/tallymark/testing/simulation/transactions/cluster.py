@@ -1,5 +1,5 @@
-"""The cluster as a transactional client of a simulation sees it. Some of its requests arrive when
-nobody waits for them any more: the client was told that the connection is lost, and asks again."""
+"""The cluster as a transactional client of a simulation sees it. Some of its requests arrive late:
+the client has lost the connection by then, and has sent the request again."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SimulatedCluster:
         return isinstance(request, _LATE) and self._chance.random() < self.late
 
     def send_later(self, broker: int, request: Request[R], version: int | None) -> None:
-        """On a connection of its own; nobody waits for the answer."""
+        """On a connection of its own; the answer is dropped."""
         delay = self._chance.choice([self._chance.uniform(0, 0.3), self._chance.uniform(0, 5)])
         task = asyncio.create_task(self._send(delay, broker, request, version))
         self._under_way.add(task)
