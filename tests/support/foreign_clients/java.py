@@ -1,6 +1,7 @@
-"""The Java client, kafka-clients from Maven Central: one run of its driver for everything.
+"""The Java client, kafka-clients from Maven Central: one run of its driver for everything. Kafka
+Streams is a process beside it.
 
-``deploy/ensure-java-clients`` builds the driver (tests/foreign/java) for each version into a cache
+``deploy/ensure-java-clients`` builds the drivers (tests/foreign/java) for each version into a cache
 folder; a test asks here whether what is there is of today's sources.
 """
 
@@ -10,29 +11,30 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import pytest
 from project import ROOT
 
 VERSIONS: Final = ("3.9.1", "4.1.0")
-"""Of kafka-clients; deploy/ensure-java-clients builds the same."""
+"""Of both; deploy/ensure-java-clients builds the same."""
+What: TypeAlias = Literal["clients", "streams"]
 
 _TIMEOUT: Final = 90.0
 
 
-def driver(version: str) -> str:
-    """The class path of the driver with this version of the client; skips where it is not built."""
+def driver(version: str, what: What = "clients") -> str:
+    """The class path of the driver with this version; skips where it is not built."""
     home = Path(os.environ.get("TALLYMARK_CACHE") or Path.home() / ".cache/tallymark")
-    folder = home / "java-clients" / version
-    if not is_built(version):
-        pytest.skip(f"the Java client {version} is not built here: deploy/ensure-java-clients")
+    folder = home / f"java-{what}" / version
+    if not is_built(version, what):
+        pytest.skip(f"kafka-{what} {version} is not built here: deploy/ensure-java-clients")
     return f"{folder}/classes:{folder}/lib/*"
 
 
-def is_built(version: str) -> bool:
-    """Whether the driver of today's sources is there with this version of the client."""
-    command = [str(ROOT / "deploy/ensure-java-clients"), "--built", version]
+def is_built(version: str, what: What = "clients") -> bool:
+    """Whether the driver of today's sources is there with this version."""
+    command = [str(ROOT / "deploy/ensure-java-clients"), "--built", what, version]
     return subprocess.run(command, check=False).returncode == 0
 
 
@@ -91,3 +93,23 @@ def failover(
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def word_count(
+    version: str, servers: str, name: str, topics: tuple[str, str], folder: Path
+) -> subprocess.Popen[str]:
+    """``WordCount.java`` says what it does, what it prints, and that the end of its input ends it.
+    ``name`` is the application's id, ``topics`` are those of lines and counts; its log is a file in
+    ``folder``, where its state is."""
+    options = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    arguments = (servers, name, *topics, str(folder / "state"))
+    classes = driver(version, "streams")
+    with (folder / "streams.log").open("ab") as log:
+        return subprocess.Popen(
+            ["java", *options, quiet, "-cp", classes, "foreign.WordCount", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
