@@ -3,12 +3,15 @@ The short twin of ``soak/test_copiers_under_faults.py``."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from broker_process import BrokerProcess
-from copy_story import TARGET, CopyStory, create_topics, problems
+from copied import transactions_of
+from copy_story import TARGET, Copied, CopyStory, create_topics, problems
 from left_open import leave_open
+from operations import Operation
 
 pytestmark = pytest.mark.process
 QUICK = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 500}
@@ -32,15 +35,54 @@ def test_copiers_and_the_broker_are_killed(tmp_path: Path) -> None:
         assert "Traceback" not in broker.log.read_text(errors="replace")
 
 
+def copied(numbers: list[int], transaction: str = "t", at: float = 2.0) -> list[Copied]:
+    """Records of a partition, read at this time."""
+    return [Copied(offset, f"{number}|{transaction}", at) for offset, number in enumerate(numbers)]
+
+
+def journal(*lines: object) -> list[Operation]:
+    """One transaction at time 1 with the numbers 0 to 2 in each of two partitions, then ``lines``;
+    what stands behind the last one is torn."""
+    placed = {str(one): [[f"{n}|t", n] for n in range(3)] for one in range(2)}
+    texts = [json.dumps(line) for line in (["open", 1], ["ending", 1.0, 1, placed], *lines)]
+    return transactions_of("copier", ["", *texts, '["commit'])
+
+
+WELL = journal(["committed", 1.5, 1])
+
+
 @pytest.mark.parametrize(
     ("numbers", "problem"),
     [
         ([0, 1, 3], "3 where 2 belongs"),
         ([0, 1, 1, 2], "1 where 2 belongs"),
         ([0, 1], "2 records"),
+        ([0, 1], "unseen: 0:2|t"),
         ([0, 2, 1], "2 where 1 belongs"),
+        ([0, 2, 1], "inconsistent-offsets: 0/1"),
     ],
 )
 def test_what_is_wrong_is_said(numbers: list[int], problem: str) -> None:
-    read = [list(enumerate(numbers)), [(0, 0), (1, 1), (2, 2)]]
-    assert any(problem in line for line in problems(read, 6)), problems(read, 6)
+    read = [copied(numbers), copied([0, 1, 2])]
+    found = problems(read, 6, WELL)
+    assert any(problem in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("asked", "transaction", "at", "problem"),
+    [
+        (WELL, "t", 0.5, "precommitted-read"),
+        (journal(), "t", 0.5, "precommitted-read"),
+        (journal(["aborted", 1.5, 1]), "t", 2.0, "aborted-read"),
+        (WELL, "killed", 2.0, "aborted-read"),
+        (WELL, "t", 2.0, ""),
+        (journal(), "t", 2.0, ""),  # killed behind the question: committed or not, but as a whole
+        (journal(["in doubt", 1.5, 1]), "t", 2.0, ""),
+    ],
+)
+def test_a_read_is_held_against_its_transaction(
+    asked: list[Operation], transaction: str, at: float, problem: str
+) -> None:
+    read = [copied([0, 1, 2], transaction, at), copied([0, 1, 2], transaction, at)]
+    found = problems(read, 6, asked)
+    assert any(problem in line for line in found) if problem else not found, found

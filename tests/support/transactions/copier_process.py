@@ -1,12 +1,15 @@
 """A copier as a process of its own, which a test may kill, stop or pause at any moment.
 
 ``python copier_process.py OPTIONS`` (JSON, see :class:`CopierProcess`) copies a topic until it gets
-SIGTERM. It writes a line for each producer that it begins with, and what ended it behind ``!``.
+SIGTERM. It writes a line for each producer that it begins with, and what ended it behind ``!``; its
+transactions are in a file of their own (:mod:`copier_journal`).
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import random
 import signal
 import subprocess
@@ -17,12 +20,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from copier_journal import CopierJournal
 from older_protocol import use_the_older_protocol
 
 from tallymark import ConsumerConnector, Producer
 from tallymark.client import OutgoingRecord
 from tallymark.client.reading.message import Message
-from tallymark.copying import Copier, to_topic
+from tallymark.copying import Copier
 from tallymark.errors import TransactionAbortableError, TransactionFatalError
 from tallymark.processes.child_process import kill_process
 
@@ -47,8 +51,10 @@ class CopierProcess:
     ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
+        self.journal = folder / f"{name}.transactions"
         self._options = {
             "name": name,
+            "journal": str(self.journal),
             "servers": servers,
             "source": source,
             "target": target,
@@ -107,22 +113,29 @@ class CopierProcess:
 def _main(options: dict[str, Any]) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    while not stop.is_set():
+    for begun in itertools.count():
+        if stop.is_set():
+            return
+        process = f"{options['name']}.{os.getpid()}.{begun}"
+        journal = CopierJournal(Path(options["journal"]), process)
         try:
-            _copy(options, stop)
+            _copy(options, journal, stop)
         except TransactionFatalError as error:  # its id was taken: as the next process of this id
             print("fenced:", error, flush=True)
+        finally:
+            journal.close()
 
 
-def _copy(options: dict[str, Any], stop: threading.Event) -> None:
-    servers, copy = options["servers"], to_topic(options["target"])
+def _copy(options: dict[str, Any], journal: CopierJournal, stop: threading.Event) -> None:
+    servers = options["servers"]
     # A transaction is aborted at one of its messages, each with the same chance.
     chance = options["aborts"] / options["max_records"]
 
     def transform(message: Message) -> Iterable[OutgoingRecord]:
         if random.random() < chance:
             raise TransactionAbortableError(options["name"], "aborted for the test")
-        return copy(message)
+        value = journal.value(message.partition, bytes(message.value or b""))
+        return [OutgoingRecord(options["target"], value, None, message.partition)]
 
     with (
         ConsumerConnector(
@@ -140,6 +153,7 @@ def _copy(options: dict[str, Any], stop: threading.Event) -> None:
             transaction_timeout_ms=10_000,
             retry_backoff_ms=20,
             max_block_ms=20_000,
+            interceptors=[journal],
         ) as producer,
     ):
         if options["protocol"] == 1:

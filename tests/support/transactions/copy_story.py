@@ -2,6 +2,8 @@
 
 Values are the numbers of each partition, 0 to n - 1, so what a committed reader sees of a partition
 must be these numbers in order: a missing, doubled, aborted or exchanged record is seen at once.
+Each number is written with the name of its transaction, and both copiers keep a journal, so
+Jepsen's checks run over their transactions and what was read (:mod:`copier_journal`).
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from checks import anomalies
+from copied import never_asked, transactions_of
 from copier_process import CopierProcess
 from operations import Ended, Operation, Poll
 
@@ -27,13 +30,26 @@ TARGET: Final = "output"
 SECONDS: Final = 300
 
 
+class Copied(NamedTuple):
+    """A record of the output, and when it was read, by the monotonic clock."""
+
+    offset: int
+    value: str
+    at: float
+
+    @property
+    def number(self) -> int:
+        """What of the input it is."""
+        return int(self.value.partition("|")[0])
+
+
 class CommittedReader(threading.Thread):
-    """Reads what is committed to the output while it is written. ``read`` are (offset, number) of
-    each partition."""
+    """Reads what is committed to the output while it is written. ``read`` are the records of each
+    partition."""
 
     def __init__(self, servers: str) -> None:
         super().__init__(name="committed reader", daemon=True)
-        self.read: list[list[tuple[int, int]]] = [[] for _ in range(PARTITIONS)]
+        self.read: list[list[Copied]] = [[] for _ in range(PARTITIONS)]
         self._servers = servers
         self._enough = threading.Event()
         self._error: BaseException | None = None
@@ -71,7 +87,10 @@ class CommittedReader(threading.Thread):
 
     def _fetch(self, consumer: SimpleConsumer, partition: int, positions: list[int]) -> None:
         fetched = consumer.fetch(TARGET, partition, positions[partition], max_wait_ms=50)
-        self.read[partition] += [(m.offset, int(m.value or b"")) for m in fetched.records()]
+        now = time.monotonic()
+        self.read[partition] += [
+            Copied(m.offset, bytes(m.value or b"").decode(), now) for m in fetched.records()
+        ]
         positions[partition] = max(fetched.next_offset, positions[partition])
 
 
@@ -145,11 +164,16 @@ class CopyStory:
         for copier in self.copiers:
             copier.stop()
         self.reader.finish()
-        assert problems(self.reader.read, self.count) == []
+        journals = [
+            operation
+            for copier in self.copiers
+            for operation in transactions_of(copier.name, _lines(copier.journal))
+        ]
+        assert problems(self.reader.read, self.count, journals) == []
         again = CommittedReader(self.servers)
         again.start()
         self.await_all(again)
-        assert again.read == self.reader.read
+        assert _places(again) == _places(self.reader)
 
     def await_all(self, reader: CommittedReader) -> None:
         """Until another reader has read as much."""
@@ -160,23 +184,38 @@ class CopyStory:
         reader.finish()
 
 
-def problems(read: Sequence[Sequence[tuple[int, int]]], count: int) -> list[str]:
-    """Where the output is not the input: by number, and by Jepsen's checks."""
+def problems(
+    read: Sequence[Sequence[Copied]], count: int, copied: Sequence[Operation]
+) -> list[str]:
+    """Where the output is not the input: by number, and by Jepsen's checks of what was read and of
+    the copiers' transactions."""
     found: list[str] = []
     for partition, records in enumerate(read):
-        numbers = [number for _, number in records]
-        for at, number in enumerate(numbers):
-            if number != at:
-                found.append(f"{TARGET}-{partition}: {number} where {at} belongs")
+        for at, record in enumerate(records):
+            if record.number != at:
+                found.append(f"{TARGET}-{partition}: {record.number} where {at} belongs")
                 break
-        if len(numbers) != count // PARTITIONS:
-            found.append(f"{TARGET}-{partition}: {len(numbers)} records")
-    history = [
-        Operation("reader", Ended.OK, (Poll(str(partition), offset, f"{partition}:{number}"),))
+        if len(records) != count // PARTITIONS:
+            found.append(f"{TARGET}-{partition}: {len(records)} records")
+    polls = [
+        (Poll(str(partition), one.offset, f"{partition}:{one.value}"), one.at)
         for partition, records in enumerate(read)
-        for offset, number in records
+        for one in records
+    ]
+    history = [
+        *copied,
+        never_asked(copied, ((poll.key, poll.value) for poll, _ in polls)),
+        *(Operation("reader", Ended.OK, (poll,), at=at) for poll, at in polls),
     ]
     return found + [f"{one.name}: {one.text}" for one in anomalies(history)[:20]]
+
+
+def _places(reader: CommittedReader) -> list[list[tuple[int, str]]]:
+    return [[(one.offset, one.value) for one in records] for records in reader.read]
+
+
+def _lines(journal: Path) -> list[str]:
+    return journal.read_text(errors="replace").split("\n") if journal.exists() else []
 
 
 class Hijacker(threading.Thread):
@@ -203,7 +242,7 @@ class Hijacker(threading.Thread):
         with Producer(bootstrap_servers=self._servers, transactional_id=self._name) as producer:
             producer.init_transactions()
             producer.begin_transaction()
-            producer.send(TARGET, b"-1", partition=self.taken % PARTITIONS)
+            producer.send(TARGET, b"-1|hijacker", partition=self.taken % PARTITIONS)
             producer.flush(10)
             self.taken += 1
 
