@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 from broker_process import BrokerProcess
-from cluster_members import zookeeper_or_skip
+from copied_cluster import SETTINGS, copied_cluster, no_traceback
 from copy_story import TARGET, CopyStory, Hijacker, create_topics
-from replicated_cluster import ReplicatedCluster
 
-from tallymark import Admin, Producer
+from tallymark import Producer
 from tallymark.protocol.records.batch import split_batches
 from tallymark.protocol.records.writer import encode_batch
 from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC
@@ -30,12 +29,6 @@ FAULTS = ("kill", "bounce", "pause")
 PROTOCOLS = (1, 2)
 PAUSED_SECONDS = 4
 """Longer than the sessions of copiers and brokers: others take over, and it comes back a zombie."""
-SETTINGS: dict[str, Any] = {
-    "group_initial_rebalance_delay_ms": 0,
-    "group_min_session_timeout_ms": 500,
-    "transaction_state_log_num_partitions": 1,
-    "offsets_topic_num_partitions": 1,
-}
 Victim = Any
 """A BrokerProcess or a CopierProcess: both are started, killed, stopped, paused and resumed."""
 
@@ -61,12 +54,6 @@ def run(story: CopyStory, fault: str, victim: Callable[[], Victim]) -> None:
     story.finish()
 
 
-def no_traceback(*brokers: BrokerProcess) -> None:
-    for broker in brokers:
-        text = broker.log.read_text(errors="replace")
-        assert "Traceback" not in text, text[max(text.find("Traceback") - 500, 0) :][:3000]
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path, **SETTINGS) as running:
@@ -89,16 +76,7 @@ def test_one_broker(
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("which", ["broker", "coordinator", "copier"])
 def test_three_brokers(tmp_path: Path, which: str, fault: str, protocol: int) -> None:
-    with (
-        zookeeper_or_skip(tmp_path) as server,
-        ReplicatedCluster(tmp_path, server, **SETTINGS) as cluster,
-    ):
-        servers = cluster.addresses
-        if protocol == 2:
-            with Admin(bootstrap_servers=servers) as admin:
-                admin.update_features({"transaction.version": 2})
-        create_topics(servers, replicas=3)
-        cluster.wait_until_whole(TARGET)
+    with copied_cluster(tmp_path, protocol) as cluster:
 
         def victim() -> Victim:
             if which == "copier":
@@ -107,9 +85,8 @@ def test_three_brokers(tmp_path: Path, which: str, fault: str, protocol: int) ->
             cluster.wait_until_whole(topic)
             return cluster.brokers[cluster.leader(topic)]
 
-        with CopyStory(tmp_path, servers, COUNT, protocol=protocol) as story:
+        with CopyStory(tmp_path, cluster.addresses, COUNT, protocol=protocol) as story:
             run(story, fault, victim)
-        no_traceback(*cluster.brokers.values())
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -24,6 +24,8 @@ class BrokerProcess:
     """What the command says of its cluster."""
     code: Path | None = None
     """A folder with the whole project, whose code runs from the next start on; None: this one."""
+    program: tuple[str, ...] = ("-m", "tallymark", "broker")
+    """What Python runs, from the next start on."""
 
     def __init__(self, folder: Path, **settings: object) -> None:
         self.port = free_port()
@@ -35,8 +37,7 @@ class BrokerProcess:
             f"--set={name.replace('_', '.')}={str(value).replace('{port}', str(self.port))}"
             for name, value in settings.items()
         ]
-        self._command = [
-            *(sys.executable, "-m", "tallymark", "broker"),
+        self._options = [
             *("--data", str(self.data), "--port", str(self.port), *extra),
         ]
 
@@ -46,7 +47,7 @@ class BrokerProcess:
         limit = [] if descriptors is None else ["prlimit", f"--nofile={descriptors}:{descriptors}"]
         with self.log.open("ab") as log:
             begin = log.tell()
-            command = [*limit, *self._command, *self.cluster]
+            command = [*limit, sys.executable, *self.program, *self._options, *self.cluster]
             env = None if self.code is None else environment_of(self.code)
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
         deadline = time.monotonic() + seconds

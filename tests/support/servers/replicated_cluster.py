@@ -66,7 +66,7 @@ class ReplicatedCluster(AskedCluster):
 
     def create(self, topic: str, replicas: int = 3, **configs: object) -> None:
         """Create a topic of one partition and wait until all its replicas are in sync."""
-        self._wait_for_all()
+        self.wait_for_all()
         texts = {name.replace("_", "."): str(value) for name, value in configs.items()}
         with Admin(bootstrap_servers=self.addresses) as admin:
             admin.create_topic(topic, 1, texts, replication_factor=replicas)
@@ -76,8 +76,9 @@ class ReplicatedCluster(AskedCluster):
         """See :class:`asked_cluster.AskedCluster`."""
         return [one.address for one in self.brokers.values() if one.is_alive]
 
-    def _wait_for_all(self) -> None:
-        """Until each broker knows all: a topic is placed by the one that is asked for it."""
+    def wait_for_all(self) -> None:
+        """Until each broker knows all: a topic is placed by the one that is asked for it, and has
+        no more replicas than that one knows brokers."""
 
         def know_all() -> bool:
             known: list[int] = []
