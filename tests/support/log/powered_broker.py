@@ -10,15 +10,17 @@ import itertools
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
-from broker_process import BrokerProcess
 from synced_files import SyncedFiles, lose_power
 
 from tallymark.broker.ports import Ports
 from tallymark.broker.server import Broker
 from tallymark.cli.servers import broker as cli
+
+if TYPE_CHECKING:  # as a script it finds only what is beside it
+    from broker_process import BrokerProcess
 
 _boots: Final = itertools.count(1)
 
