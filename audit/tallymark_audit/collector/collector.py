@@ -143,7 +143,9 @@ class Collector:
         try:
             found = self._read(now)
             self._behind = any(one.more for one in found)
-            self._commit_if_due(found, now)
+            # Not when the round began: a window that began while a fetch waited would be taken for
+            # one of the future, stamped by clocks that are ahead.
+            self._commit_if_due(found, self._clock())
         except FencedError as error:
             self.fenced(error)
         except SQLAlchemyError as error:

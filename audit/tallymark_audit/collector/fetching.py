@@ -241,7 +241,7 @@ class Fetching:
             f"{len(affected)} cells were counted again"
         )
         log.warning("%s-%s: %s", *place, reason)
-        corrections.cut(self._ledger, position, to, rebuilt, reason, now, holes)
+        corrections.cut(self._ledger, position, to, rebuilt, reason, self._clock(), holes)
 
     def rules(self, now: int, live: bool = False, seen_at: int = -1) -> Rules:
         """How records are counted now (ms). ``live``: they have only just been appended;

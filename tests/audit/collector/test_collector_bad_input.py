@@ -55,7 +55,7 @@ class Bench:
         self.collector.start()
 
     def tick(self) -> int:
-        self.now += 500
+        self.now += 400
         return self.now
 
     def drain(self, rounds: int = 6) -> dict[CellKey, Observation]:

@@ -83,7 +83,8 @@ class DrillOptions(TypedDict):
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(".tallymark/drill"),
     show_default=True,
-    help="Where all data, logs and seals go; emptied at the start.",
+    help="Where all data, logs and seals go. The next drill there removes them; those of drills "
+    "that failed it moves to failed/, the last three.",
 )
 @click.option(
     "--with-spark",
@@ -136,7 +137,8 @@ def _drill(given: DrillOptions, narrator: Narrator) -> bool:
         _tell(outcome, narrator)
         _write(outcomes, given)
         if not outcome.perfect:
-            break  # its data and logs are wanted
+            narrator.say(f"data, logs and seals are in {keep}, and stay: see outcome.json there")
+            break
     if given["runs"] > 1:
         narrator.console.print(terminal_table(merged_outcome(outcomes)))
         narrator.console.print(side_table(merged_outcome(outcomes)))
@@ -163,6 +165,8 @@ def _tell(outcome: DrillOutcome, narrator: Narrator) -> None:
         narrator.say(f"[yellow]these hit nothing: {', '.join(outcome.idle)}[/]")
     for problem in outcome.problems:
         narrator.say(f"[red]{problem}[/]")
+    for line in outcome.places:
+        narrator.say(f"[red]where:[/] {line}")
     narrator.say(f"{narrator.elapsed:.0f} s so far")
 
 

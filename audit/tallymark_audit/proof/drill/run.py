@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from tallymark.clock import now_ms
 from tallymark.errors import UserError
+from tallymark_audit.proof.drill.evidence import recorded
 from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.faults.ground_truth import GroundTruthWriter, read_ground_truth
 from tallymark_audit.proof.drill.faults.kinds import write_orders
@@ -44,13 +45,23 @@ from tallymark_audit.proof.drill.running.stage import (
     Stage,
 )
 from tallymark_audit.proof.drill.running.transaction_actions import TransactionActions
+from tallymark_audit.proof.drill.scoring.causes import causes_of, told, uncaused
 from tallymark_audit.proof.drill.scoring.compare import Comparison, compare
 from tallymark_audit.proof.drill.scoring.report import DrillOutcome, hits_of, named
 from tallymark_audit.proof.drill.scoring.scorer import Scorer
-from tallymark_audit.proof.drill.truth.expected import Expectation, Finding
-from tallymark_audit.proof.drill.truth.whole_truth import Gone, expect_all, read_truth
+from tallymark_audit.proof.drill.truth.copies import Copies, header_reader
+from tallymark_audit.proof.drill.truth.expected import (
+    DUPLICATION,
+    LOSS,
+    UNCLAIMED,
+    Expectation,
+    Finding,
+)
+from tallymark_audit.proof.drill.truth.whole_truth import Gone, Truth, expect_all, read_truth
 from tallymark_audit.proof.harness.narrate import Narrator
 
+_SHOWN: Final = 20
+"""So many copies, and wrong verdicts, are told in full."""
 PARTLY: Final = 3
 """Exit code of a repair that could not copy everything."""
 
@@ -83,9 +94,12 @@ class Drill:
 
     def run(self) -> DrillOutcome:
         """The whole drill, from the first process to the last comparison. UserError: the drill
-        itself failed; what it started is ended in any case."""
+        itself failed; what it started is ended in any case, and what it made is kept
+        (:mod:`.evidence`)."""
         with ExitStack() as stack:
             stack.callback(self._topology.release)
+            folder, seed = self._topology.folder, self._plan.seed
+            outcomes = stack.enter_context(recorded(folder, seed, self._narrator))
             stack.callback(self._ground_truth.close)
             stack.callback(self._processes.close)
             self._stage.begin(self._plan.seed, self._plan.topics)
@@ -105,7 +119,8 @@ class Drill:
                 problems += compare_with_spark(self._stage)
             found = items_of(rows) | read_skewed(self._stage.store)
             with self._narrator.step("opening the seals: what was really done?"):
-                expectation = self._expect()
+                truth = self._read_truth()
+                expectation = self._expect(truth)
                 comparison = compare(expectation, found, located(rows), waiting)
                 notes = read_ground_truth(self._topology.sealed)
                 outcome = DrillOutcome(
@@ -126,6 +141,7 @@ class Drill:
                     scorer.score(kind, expectation, comparison) for kind in beside
                 )
                 outcome.problems += scorer.unexplained()
+                self._tell_copies(truth, expectation, outcome)
                 if kinds.TRANSACTIONS in self._plan.faults:
                     self._tell_aborted(expectation, outcome)
                 self._tell(comparison)
@@ -133,6 +149,7 @@ class Drill:
             self._repair(expectation, outcome, before)
             self._processes.check()
             outcome.deaths = list(self._processes.deaths)
+            outcomes.append(outcome)
         return outcome
 
     # -- traffic and faults ---------------------------------------------------------------------
@@ -188,9 +205,11 @@ class Drill:
 
         return self._stage.verdicts(title, unreadable=unreadable)
 
-    def _expect(self) -> Expectation:
+    def _read_truth(self) -> Truth:
         beside = self._side_actions
-        truth = read_truth(self._topology, self._plan.topics, beside.old_logs, beside.unreadable)
+        return read_truth(self._topology, self._plan.topics, beside.old_logs, beside.unreadable)
+
+    def _expect(self, truth: Truth) -> Expectation:
         return expect_all(truth, self._topology, self._start, self._gone)
 
     @property
@@ -206,6 +225,15 @@ class Drill:
             *taken_back(read_history(store), rows, since, but),
             *alerts_taken_back(read_alerts(store), self._plan.faults, since),
         ]
+
+    def _tell_copies(self, truth: Truth, expectation: Expectation, outcome: DrillOutcome) -> None:
+        """Name the copies that nothing explains, and where the messages of wrong verdicts lie."""
+        copies = Copies(truth.all_logs, header_reader(self._topology.straight))
+        causes = causes_of(self._plan, self._topology.hops)
+        outcome.problems += told(uncaused(expectation.items, causes), copies.describe, _SHOWN)
+        wrong = [*outcome.comparison.missed, *outcome.comparison.invented]
+        messages = sorted(item for item in wrong if item.kind in (LOSS, DUPLICATION, UNCLAIMED))
+        outcome.places = [copies.describe(item) for item in messages[:_SHOWN]]
 
     def _tell_aborted(self, expectation: Expectation, outcome: DrillOutcome) -> None:
         if not expectation.aborted:
@@ -239,7 +267,7 @@ class Drill:
         rows, waiting = self._verdicts("letting the windows settle again")
         found = items_of(rows) | read_skewed(self._stage.store)
         with self._narrator.step("comparing once more"):
-            after = self._expect()
+            after = self._expect(self._read_truth())
             left = after.items & there
             outcome.repaired = len(there) - len(left)
             outcome.problems += [f"not repaired: {line}" for line in named(left)]

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -25,6 +26,17 @@ class Narrator:
         self._beat = beat
         self._count = 0
         self._began = time.monotonic()
+        self._files: list[Console] = []
+
+    @contextmanager
+    def written_to(self, path: Path) -> Iterator[None]:
+        """Write into the file, too, what is printed meanwhile: each line at once."""
+        with path.open("w", encoding="utf-8", buffering=1) as file:
+            self._files.append(Console(file=file, soft_wrap=True, no_color=True))
+            try:
+                yield
+            finally:
+                self._files.pop()
 
     @contextmanager
     def step(self, title: str, usual: float = 0.0) -> Iterator[None]:
@@ -32,7 +44,7 @@ class Narrator:
         said beforehand; 0 for a step that is over at once."""
         self._count += 1
         about = f" [dim](about {usual:.0f} s)[/]" if usual else ""
-        self.console.print(f"[bold]{self._count:>2}. {title}[/]{about}", highlight=False)
+        self._print(f"[bold]{self._count:>2}. {title}[/]{about}")
         began = time.monotonic()
         over = threading.Event()
         beats = threading.Thread(target=self._tell, args=(began, over), name="demo-progress")
@@ -53,7 +65,11 @@ class Narrator:
 
     def say(self, text: str) -> None:
         """A fact of the current step."""
-        self.console.print(f"    {text}", highlight=False)
+        self._print(f"    {text}")
+
+    def _print(self, text: str) -> None:
+        for console in (self.console, *self._files):
+            console.print(text, highlight=False)
 
     @property
     def elapsed(self) -> float:

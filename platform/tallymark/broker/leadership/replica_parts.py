@@ -58,13 +58,13 @@ class ReplicaParts:
         self._me, self._now_ms, self._metrics = me, now_ms, metrics
         self.report: Callable[[ReplicationIncident], object] = lambda _: None
         """Reports an unclean election, or a cut of committed records. Returns at once."""
-        self.unclean = set[tuple[UUID, int]]()
-        """(topic id, number) of partitions that have had an unclean election: which of their
-        records were committed is not known."""
+        self.unclean_epochs = dict[tuple[UUID, int], int]()
+        """(topic id, number) of partitions that have had an unclean election -> the leader epoch of
+        the last one (-1: not known)."""
         saving = None
         if settings.log_truncated_max_bytes:
             most = settings.log_truncated_max_bytes
-            saving = Saving(me, most, self._is_unclean, self._given_up)
+            saving = Saving(me, most, self._unclean_epoch, self._given_up)
         self._cutter = ReplicaCutter(cleaner, manager, now_ms, threads=threads, saving=saving)
         self.suspects = SuspectReports(me, self.connections, cluster.report_suspect, clock_ms)
         self.followers = Followers(
@@ -98,8 +98,8 @@ class ReplicaParts:
         )
         self.report(unclean_election(self._me, partition, self._now_ms()))
 
-    def _is_unclean(self, partition: Partition) -> bool:
-        return (partition.topic_id, partition.index) in self.unclean
+    def _unclean_epoch(self, partition: Partition) -> int | None:
+        return self.unclean_epochs.get((partition.topic_id, partition.index))
 
     def _given_up(self, found: GivenUp) -> None:
         count = found.tail.to_offset - found.tail.from_offset

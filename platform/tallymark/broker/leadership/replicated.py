@@ -231,8 +231,9 @@ class ReplicatedPartitions:
 
     def _made(self, topic: TopicImage, index: int, log_: Log, role: Role) -> Partition:
         partition = self._owner.make(topic, index, log_, role.epoch)
-        if topic.partitions[index].state.unclean:
-            self._parts.unclean.add((topic.topic_id, index))
+        state = topic.partitions[index].state
+        if state.unclean:
+            self._parts.unclean_epochs[topic.topic_id, index] = state.unclean_epoch
         partition.begin_replicated(self._manager.high_watermarks.of(topic.name, index))
         return partition
 

@@ -16,9 +16,11 @@ A crash between any two of these leaves a log that opens, and a high watermark w
 lowers what is beyond the end before anything is appended. Cuts of one log come one after the other.
 
 What was committed is not always known here: the own high watermark is that of a checkpoint after a
-kill. So after an unclean election all that is cut is saved, whatever the high watermark. A disk
-that does not take it does not hold up the cut: a replica that is not cut is none, and nobody gets
-its records either. Then the report says that they were not saved, and why.
+kill. So what leaders before an unclean election wrote is saved when it is cut, whatever the high
+watermark. What leaders since then wrote is not: a later leader that was elected from the ISR has
+all of it that was committed, so what it lacks never was, as where there was no unclean election.
+A disk that does not take it does not hold up the cut: a replica that is not cut is none, and nobody
+gets its records either. Then the report says that they were not saved, and why.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ _CUTTERS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Committed records that a cut has taken, or records after an unclean election. ``folder``:
+    """Committed records that a cut has taken, or records of before an unclean election. ``folder``:
     where they are saved; "": they are not, and ``why`` says why not."""
 
     tail: Tail
@@ -60,13 +62,14 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """How records that are given up are saved. ``is_unclean``: whether the partition had an
-    unclean election, so that nothing is known of what was committed. ``given_up`` hears of each
-    such cut when it is done, on the event loop; it must return at once."""
+    """How records that are given up are saved. ``unclean_epoch``: the leader epoch of the
+    partition's last unclean election, -1 where it is not known in which it was, None where there
+    was none: of what was written before it is not known what was committed. ``given_up`` hears of
+    each such cut when it is done, on the event loop; it must return at once."""
 
     broker: int
     most_bytes: int
-    is_unclean: Callable[[Partition], bool]
+    unclean_epoch: Callable[[Partition], int | None]
     given_up: Callable[[GivenUp], object]
 
 
@@ -158,7 +161,7 @@ class ReplicaCutter:
             return None
         # What is copied again because it is corrupt here is whole at the leader.
         given_up = planned.is_below(committed) and not partition.log.is_corrupt
-        if not (given_up or saving.is_unclean(partition)):
+        if not (given_up or _is_older(planned, saving.unclean_epoch(partition))):
             return None
         home = self._manager.home_of(partition.topic, partition.index)
         tail = tail_of(
@@ -213,6 +216,15 @@ class ReplicaCutter:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _is_older(planned: Cut, unclean_epoch: int | None) -> bool:
+    """Whether the cut takes records of before that unclean election, as far as is known."""
+    if unclean_epoch is None:
+        return False
+    # The epochs rise, so the first record is of the oldest one, if it is of a known one at all.
+    known = [epoch for epoch, offset in planned.epochs if offset <= planned.first_offset]
+    return not known or unclean_epoch < 0 or known[-1] < unclean_epoch
 
 
 def _report(found: GivenUp) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from judged_world import W, World, heartbeats, publisher, world_in
 
+from tallymark_audit.collector import corrections, fetching
+from tallymark_audit.collector.recounting.recount import count_again
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.time_format import duration
 from tallymark_audit.store.reading import queries
+from tallymark_audit.testing import MemoryCluster
 
 HOURS = 2 * 3_600_000
 EDGE = "producer-to-dc1"
@@ -46,6 +50,52 @@ def test_its_windows_are_judged_at_once_and_the_overview_says_whose_clock_it_is(
     assert later.skewed == "", "the future has become the past"
     reasons = world.verdicts(EDGE)[future]["reasons"]
     assert reasons[0].startswith("skewed: the clock of web is ahead by")
+
+
+def test_a_fetch_that_waits_makes_no_clock_ahead(world: World, monkeypatch: Any) -> None:
+    """Seed 4 of a drill with three brokers: its leader stood still, so a fetch took longer than the
+    settle time. What came meanwhile was stored as of before the fetch, so all clocks seemed to be
+    ahead: the window that had just begun was judged at once, and its messages, which their
+    producers had not reported yet, were UNCLAIMED."""
+    right = publisher(world, "dc1", b"r")
+    right.publish(world.now, 5)
+    heartbeats(world, right, ms=1000)
+    answer, waits = MemoryCluster.multifetch, iter((4_000,))
+
+    def waiting(self: MemoryCluster, *args: Any, **kwargs: Any) -> Any:
+        for ms in waits:
+            world.now += ms
+            right.publish(world.now, 5)
+        return answer(self, *args, **kwargs)
+
+    monkeypatch.setattr(MemoryCluster, "multifetch", waiting)
+    world.collectors["dc1"].step()
+    world.judges["dc1"].step(world.now)
+    began = world.now - world.now % W
+    verdict = world.verdicts(EDGE)[began]
+    assert (verdict["state"], verdict["reasons"]) == (State.OPEN, ["the window has not ended"])
+    heartbeats(world, right, ms=3000)
+    assert world.states(EDGE)[began] == State.COMPLETE
+
+
+def test_a_log_that_is_counted_again_slowly_makes_no_clock_ahead(
+    world: World, monkeypatch: Any
+) -> None:
+    """As the one above: the log was cut, and reading it again took longer than the settle time."""
+    right = publisher(world, "dc1", b"r")
+    right.publish(world.now, 5)
+    heartbeats(world, right, ms=1000)
+    changed: list[int] = []
+
+    def slowly(*args: Any) -> Any:
+        world.now += 4_000
+        return count_again(*args)
+
+    monkeypatch.setattr(fetching, "count_again", slowly)
+    monkeypatch.setattr(corrections, "cut", lambda *args: changed.append(args[5]))
+    world.clusters["dc1"].log("t").cut(0)
+    world.collectors["dc1"].step()
+    assert changed == [world.now]
 
 
 def test_a_reporter_whose_clock_is_ahead_is_not_alive_until_then(world: World) -> None:

@@ -10,7 +10,6 @@ brokers.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from tallymark.errors import UserError
 from tallymark.private_files import open_locked
 from tallymark.processes.free_ports import free_ports
 from tallymark.processes.ports import with_brokers, with_free_ports
+from tallymark_audit.proof.drill.planning.leftovers import clear
 
 AGGREGATE: Final = "aggregate"
 DATACENTERS: Final = ("dc1", "dc2")
@@ -165,7 +165,7 @@ def build(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = _take(folder)
-        _empty(folder)
+        clear(folder, LOCK)
         settings = folder / SETTINGS
         settings.write_text(dump_toml(deployment), encoding="utf-8")
         own: dict[str, Path] = {}
@@ -187,15 +187,6 @@ def _take(folder: Path) -> int:
         return open_locked(folder / LOCK)
     except BlockingIOError:
         raise UserError(f"a drill is running in {folder}", "give --keep another folder") from None
-
-
-def _empty(folder: Path) -> None:
-    """Remove what the last drill has left."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != LOCK:
-            path.unlink()
 
 
 def _deployment(

@@ -33,7 +33,7 @@ class DrillOutcome:
     """All that a drill found out. Times in seconds; ``repair_seconds`` None: nothing was repaired.
     ``after``: the comparison once more, after the repair. ``beside``: what happened beside the
     main traffic. ``taken_back``: alarms that were, and why they had been; ``deaths``: of
-    collectors."""
+    collectors; ``places``: where the messages of wrong verdicts lie."""
 
     seed: int
     faults: tuple[str, ...]
@@ -50,6 +50,7 @@ class DrillOutcome:
     beside: tuple[SideScore, ...] = ()
     taken_back: list[str] = field(default_factory=list[str])
     deaths: list[str] = field(default_factory=list[str])
+    places: list[str] = field(default_factory=list[str])
 
     @property
     def idle(self) -> list[str]:
@@ -176,6 +177,7 @@ def outcome_to_json(outcome: DrillOutcome) -> dict[str, Any]:
         "beside": [asdict(score) for score in outcome.beside],
         "taken_back": outcome.taken_back,
         "deaths": outcome.deaths,
+        "places": outcome.places,
         "problems": outcome.problems,
     }  # fmt: skip
 

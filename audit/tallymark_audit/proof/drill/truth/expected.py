@@ -3,8 +3,9 @@
 Per hop and message: acknowledged (or upstream) and not downstream is a LOSS; further copies that
 upstream does not have are DUPLICATION; what is downstream and not upstream is UNCLAIMED; another
 content is CORRUPT, which is found by the block of 1,024 sequences: where the block also lacks
-records, or its cell holds a message twice, the change cannot show, and is counted as *hidden*;
-where it holds a message whose delivery report a killed application never got, it may show or not.
+records, has some that upstream does not have, or has one twice, the change cannot show, and is
+counted as *hidden*; where it holds a message whose delivery report a killed application never got,
+it may show or not.
 
 What a deleted topic held had arrived, and is judged like what is still there; what its mirror had
 not copied is lost for good (:attr:`Expectation.gone`). What was sent just before the deletion may
@@ -272,6 +273,7 @@ def _compare(
         found.cells.add(cell)
         if message is None:
             found.items.add(Finding(cell, UNCLAIMED, sequence))
+            blocks.differ(cell, sequence)
         else:
             found.messages[edge] += 1
             blocks.add(cell, sequence, told, copies, sequence in doubtful)
@@ -293,8 +295,7 @@ class _Blocks:
 
     def __init__(self) -> None:
         self._changed: Counter[tuple[Cell, int]] = Counter()
-        self._incomplete: set[tuple[Cell, int]] = set()
-        self._repeated: set[Cell] = set()
+        self._unequal: set[tuple[Cell, int]] = set()
         self._doubtful: set[tuple[Cell, int]] = set()
 
     def add(
@@ -310,12 +311,14 @@ class _Blocks:
         block = (cell, sequence // BLOCK)
         if doubtful:
             self._doubtful.add(block)
-        if not copies:
-            self._incomplete.add(block)
-        if message.copies > 1 or len(copies) > 1:
-            self._repeated.add(cell)
+        if not copies or message.copies > 1 or len(copies) > 1:
+            self.differ(cell, sequence)
         if any(copy.crc != message.crc for copy in copies):
             self._changed[block] += 1
+
+    def differ(self, cell: Cell, sequence: int) -> None:
+        """The two sides do not hold the same messages, once each, in the block of this one."""
+        self._unequal.add((cell, sequence // BLOCK))
 
     def items(self) -> set[Finding]:
         """What has to be found."""
@@ -342,7 +345,7 @@ class _Blocks:
         }
 
     def _shows(self, cell: Cell, number: int) -> bool:
-        return (cell, number) not in self._incomplete and cell not in self._repeated
+        return (cell, number) not in self._unequal
 
 
 def _cell(edge: str, origin: SenderRun, timestamp: int, window_ms: int) -> Cell:

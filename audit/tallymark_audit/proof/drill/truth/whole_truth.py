@@ -71,6 +71,11 @@ class Truth:
     reported: Mapping[str, int] = field(default_factory=dict[str, int])
     lake: Log | None = None
 
+    @property
+    def all_logs(self) -> dict[str, Log]:
+        """``logs``, and by :data:`GROUP_LOG` what the group was given."""
+        return self.logs | ({GROUP_LOG: self.consumed.log} if self.consumed is not None else {})
+
 
 def read_truth(
     topology: Topology,
