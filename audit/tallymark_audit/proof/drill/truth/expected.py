@@ -2,10 +2,9 @@
 
 Per hop and message: acknowledged (or upstream) and not downstream is a LOSS; further copies that
 upstream does not have are DUPLICATION; what is downstream and not upstream is UNCLAIMED; another
-content is CORRUPT, which is found by the block of 1,024 sequences: where the block also lacks
-records, has some that upstream does not have, or has one twice, the change cannot show, and is
-counted as *hidden*; where it holds a message whose delivery report a killed application never got,
-it may show or not.
+content is CORRUPT, which is found by the block of 1,024 sequences: unless both sides of the block
+hold the same messages, each once, the change cannot show, and is counted as *hidden*; where it
+holds a message whose delivery report a killed application never got, it may show or not.
 
 What a deleted topic held had arrived, and is judged like what is still there; what its mirror had
 not copied is lost for good (:attr:`Expectation.gone`). What was sent just before the deletion may
@@ -271,12 +270,11 @@ def _compare(
         told = message or _Message(copies[0].timestamp, copies[0].crc, 1)
         cell = _cell(edge, origin, told.timestamp, window_ms)
         found.cells.add(cell)
+        blocks.add(cell, sequence, message, copies, sequence in doubtful)
         if message is None:
             found.items.add(Finding(cell, UNCLAIMED, sequence))
-            blocks.differ(cell, sequence)
         else:
             found.messages[edge] += 1
-            blocks.add(cell, sequence, told, copies, sequence in doubtful)
         if not copies:
             found.items.add(Finding(cell, LOSS, sequence))
         for number in range(1, len(copies) - told.copies + 1):
@@ -302,23 +300,19 @@ class _Blocks:
         self,
         cell: Cell,
         sequence: int,
-        message: _Message,
+        message: _Message | None,
         copies: Sequence[Seen],
         doubtful: bool,
     ) -> None:
-        """One message upstream, and its copies downstream. ``doubtful``: upstream may know or not
-        that it has the message."""
+        """One message upstream (None: it is not there), and its copies downstream. ``doubtful``:
+        upstream may know or not that it has the message."""
         block = (cell, sequence // BLOCK)
         if doubtful:
             self._doubtful.add(block)
-        if not copies or message.copies > 1 or len(copies) > 1:
-            self.differ(cell, sequence)
-        if any(copy.crc != message.crc for copy in copies):
+        if message is None or message.copies > 1 or len(copies) != 1:
+            self._unequal.add(block)
+        if message and any(copy.crc != message.crc for copy in copies):
             self._changed[block] += 1
-
-    def differ(self, cell: Cell, sequence: int) -> None:
-        """The two sides do not hold the same messages, once each, in the block of this one."""
-        self._unequal.add((cell, sequence // BLOCK))
 
     def items(self) -> set[Finding]:
         """What has to be found."""
@@ -326,7 +320,7 @@ class _Blocks:
 
     def unclear(self) -> set[Finding]:
         """What may be found or not."""
-        return {item for item in self._showing() if (item.cell, item.number) in self._doubtful}
+        return {one for one in self._showing() if (one.cell, one.number) in self._doubtful}
 
     def hidden(self) -> int:
         """Changed messages that cannot be found."""
