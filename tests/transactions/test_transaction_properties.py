@@ -20,7 +20,7 @@ from tallymark.transactions.ending import decide_abort, decide_completed, decide
 from tallymark.transactions.initialising import decide_initialise
 from tallymark.transactions.inputs import Add, Decision, End, Initialise
 from tallymark.transactions.state import TransactionsState, record_of, tombstone
-from tallymark.transactions.transaction import LAST_EPOCH, PREPARED, State, Transaction
+from tallymark.transactions.transaction import IDLE, LAST_EPOCH, PREPARED, State, Transaction
 
 CLIENTS: Final = st.integers(0, 1)
 VERSIONS: Final = st.sampled_from((0, 2))
@@ -166,6 +166,9 @@ class Coordinator(RuleBasedStateMachine):
             for each in records:
                 replayed.replay(record_of(each, 1))
             assert replayed.get("id") == self.live
+            states = [] if self.live is None else [self.live.state]
+            assert list(replayed.counts.elements()) == states
+            assert [each.state for each in replayed.busy] == [s for s in states if s not in IDLE]
         self.state = replayed
 
     @invariant()

@@ -22,7 +22,7 @@ from tallymark.log.producers.recovery import load_producers
 from tallymark.log.producers.snapshot import ProducerSnapshots
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.reading import ReadableLog
-from tallymark.log.segments.segment import ColdSegmentError, Segment
+from tallymark.log.segments.segment import Segment
 from tallymark.log.upkeep.deletion import DeletionJob, ExpiredSegments
 from tallymark.log.upkeep.flush import DiskTurn
 
@@ -222,18 +222,17 @@ class ShrinkingLog(ReadableLog):
         """The aborted transactions that have records from ``offset`` to below ``until``, the last
         stable offset at most. Any thread may call it. Without ``wait`` ColdSegmentError where an
         index would have to be loaded: see :meth:`warm_aborted`."""
-        bases = [each.base_offset for each in self._segments.from_offset(offset)]
-        if not wait and not self._aborted.is_loaded(bases):
-            raise ColdSegmentError(self.name)
+        bases = (each.base_offset for each in self._segments.from_offset(offset))
         with guarded(self._health, f"read the aborted transactions of {self.name}"):
-            return self._aborted.before(bases, offset, until)
+            return self._aborted.before(bases, offset, until, wait=wait)
 
     def warm_aborted(self, offset: int) -> None:
-        """Load what :meth:`aborted` needs for records from ``offset`` on. Any thread may call
-        it."""
+        """Load what :meth:`aborted` needs for records of the segment that holds ``offset``. Any
+        thread may call it."""
+        segments = tuple(self._segments.from_offset(offset))
+        bases = [each.base_offset for each in segments]
         with guarded(self._health, f"read the aborted transactions of {self.name}"):
-            for each in self._segments.from_offset(offset):
-                self._aborted.of(each.base_offset)
+            self._aborted.load(bases, segments[0].next_offset)
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget idempotent producers that were idle too long. Returns how many."""

@@ -90,6 +90,11 @@ def decode_value(transactional_id: str, data: Buffer) -> Transaction:
     return _checked(lambda value: _transaction(transactional_id, value), data)
 
 
+def state_in(value: bytes) -> State:
+    """The state in a value that :func:`decode_value` has read."""
+    return State(value[_HEAD.size - 1])
+
+
 def _old_topics(topics: Iterable[tuple[bytes, list[int]]]) -> Iterable[bytes]:
     topics = tuple(topics)
     yield _INT.pack(len(topics))
@@ -198,7 +203,11 @@ class _Cursor:
         return max(self._unsigned() - 1, 0)
 
     def _unsigned(self) -> int:
-        value, self._at = decode_uvarint(self._data, self._at)
+        value = self._data[self._at]
+        if value < 0x80:
+            self._at += 1
+        else:
+            value, self._at = decode_uvarint(self._data, self._at)
         return value
 
     def _bytes(self, length: int) -> memoryview:

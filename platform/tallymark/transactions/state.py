@@ -1,7 +1,13 @@
-"""The transactional ids in one partition of ``__transaction_state``. Changed only by replay."""
+"""The transactional ids in one partition of ``__transaction_state``. Changed only by replay.
+
+An application leaves an id for each of its processes, and few of them have a transaction open at a
+time. So an *idle* id is kept as the bytes of its record: a coordinator may have 100,000, and as many
+objects would be visited by each full garbage collection, which holds the event loop for that long.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -11,15 +17,20 @@ from tallymark.transactions.records import (
     decode_value,
     encode_key,
     encode_value,
+    state_in,
 )
-from tallymark.transactions.transaction import COMPLETE, State, Transaction
+from tallymark.transactions.transaction import IDLE, State, Transaction
 
 
 @dataclass(slots=True)
 class TransactionsState:
-    """The stored state of the transactional ids that one partition owns."""
+    """The stored state of the transactional ids that one partition owns. ``counts``: how many are
+    in each state."""
 
-    _transactions: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
+    counts: Counter[State] = field(default_factory=Counter[State])
+    _busy: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
+    _idle: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """The value of the last record; an id is in one of the two."""
 
     def replay(self, record: TransactionRecord) -> None:
         """Apply one record, in log order. Raises CorruptRecordError and then changes nothing."""
@@ -27,20 +38,50 @@ class TransactionsState:
         transactional_id = decode_key(key)
         if transactional_id is None:
             return
-        if value is None:
-            self._transactions.pop(transactional_id, None)
+        stored = None if value is None else decode_value(transactional_id, value)
+        self._forget(transactional_id)
+        if stored is None or value is None:
+            return
+        self.counts[stored.state] += 1
+        if stored.state in IDLE:
+            self._idle[transactional_id] = bytes(value)
         else:
-            self._transactions[transactional_id] = decode_value(transactional_id, value)
+            self._busy[transactional_id] = stored
+
+    def _forget(self, transactional_id: str) -> None:
+        busy = self._busy.pop(transactional_id, None)
+        if busy is not None:
+            self.counts[busy.state] -= 1
+        idle = self._idle.pop(transactional_id, None)
+        if idle is not None:
+            self.counts[state_in(idle)] -= 1
 
     def get(self, transactional_id: str) -> Transaction | None:
         """What is stored of the id, or None."""
-        return self._transactions.get(transactional_id)
+        idle = self._idle.get(transactional_id)
+        if idle is not None:
+            return decode_value(transactional_id, idle)
+        return self._busy.get(transactional_id)
+
+    @property
+    def busy(self) -> tuple[Transaction, ...]:
+        """Those with a transaction that is open, or whose markers are not all written."""
+        return tuple(self._busy.values())
 
     def __iter__(self) -> Iterator[Transaction]:
-        return iter(tuple(self._transactions.values()))
+        """As they are now: also while records are replayed meanwhile."""
+        return self._each(self.busy, tuple(self._idle.items()))
+
+    @staticmethod
+    def _each(
+        busy: Iterable[Transaction], idle: Iterable[tuple[str, bytes]]
+    ) -> Iterator[Transaction]:
+        yield from busy
+        for transactional_id, value in idle:
+            yield decode_value(transactional_id, value)
 
     def __len__(self) -> int:
-        return len(self._transactions)
+        return len(self._busy) + len(self._idle)
 
 
 def record_of(transaction: Transaction, version: int = 1) -> TransactionRecord:
@@ -67,6 +108,5 @@ def expired(
     """Those whose id is forgotten (``transactional.id.expiration.ms``), but none with an open
     transaction or with markers that are not written."""
     for transaction in transactions:
-        is_idle = transaction.state is State.EMPTY or transaction.state in COMPLETE
-        if is_idle and transaction.updated_ms + after_ms <= now_ms:
+        if transaction.state in IDLE and transaction.updated_ms + after_ms <= now_ms:
             yield transaction

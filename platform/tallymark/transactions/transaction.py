@@ -52,6 +52,8 @@ class State(IntEnum):
 
 PREPARED: Final = frozenset((State.PREPARE_COMMIT, State.PREPARE_ABORT))
 COMPLETE: Final = frozenset((State.COMPLETE_COMMIT, State.COMPLETE_ABORT))
+IDLE: Final = COMPLETE | {State.EMPTY}
+"""Nothing is open, and no marker is to be written."""
 NAMES: Final = {
     State.EMPTY: "Empty",
     State.ONGOING: "Ongoing",

@@ -12,9 +12,15 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log, LogConfig
 from tallymark.log.compaction.swap import Swap
 from tallymark.log.compaction.task import Cleaned
-from tallymark.log.producers.aborted import Aborted, decode_aborted, encode_aborted
+from tallymark.log.producers.aborted import (
+    Aborted,
+    AbortedEntries,
+    decode_aborted,
+    encode_aborted,
+)
 from tallymark.log.producers.state import ProducerStates
 from tallymark.log.producers.transactions import OpenTransactions
+from tallymark.log.segments.segment import ColdSegmentError
 from tallymark.protocol.records.batch import encode_batch, split_batches
 from tallymark.protocol.records.markers import Marker, marker_batch, marker_of
 from tallymark.testing.memory_files import MemoryFiles
@@ -150,6 +156,55 @@ def test_only_transactions_that_overlap_the_read_are_named() -> None:
     assert log.aborted(0, 8) == [first, second, third]
     assert log.aborted(2, 6) == [second]
     assert log.aborted(0, 2) == [first]
+
+
+def test_a_reader_loads_the_index_of_no_segment_that_it_does_not_need() -> None:
+    """A reader at the start of a log loaded the indexes of all segments behind it: of a log with a
+    million aborted transactions, those of all of them."""
+    files = MemoryFiles()
+    log = new_log(files=files)
+    for _ in range(4):
+        put(log, 7, b"a")
+        end(log, 7, ABORT)
+        log.roll()
+    put(log, 7, b"b")
+    log.close()
+    again = open_log(files, PLAIN)
+    with pytest.raises(ColdSegmentError):
+        again.aborted(0, 2, wait=False)
+    again.warm_aborted(0)
+    assert again.aborted(0, 2, wait=False) == [Aborted(7, 0, 1, 2)]
+    with pytest.raises(ColdSegmentError):
+        again.aborted(2, 4, wait=False)
+    assert again.aborted(0, 8) == [Aborted(7, at, at + 1, at + 2) for at in range(0, 8, 2)]
+
+
+def test_what_is_added_to_the_entries_of_a_file_is_behind_them() -> None:
+    wanted = [Aborted(7, at, at + 1, at + 2) for at in range(0, 10, 2)]
+    entries = AbortedEntries(encode_aborted(wanted[:3]) + b"torn")
+    for each in wanted[3:]:
+        entries.append(each)
+    assert list(entries) == wanted
+    assert (entries[-1], entries[2:4], len(entries)) == (wanted[-1], tuple(wanted[2:4]), 5)
+    with pytest.raises(IndexError):
+        entries[5]
+
+
+def test_a_start_remembers_no_transaction_that_readers_have_passed() -> None:
+    """It kept each one that had ended since the last snapshot, a million of them after a kill, until
+    the first reader came."""
+    files = MemoryFiles()
+    log = new_log(files=files)
+    for _ in range(3):
+        put(log, 7, b"a")
+        end(log, 7, ABORT)
+    put(log, 7, b"b")
+    log.flush()
+    files.kill()
+    again = Log.open(files, FOLDER, PLAIN, clean=False, now_ms=0)
+    assert (list(again.producers.transactions), again.producers.transactions.waiting) == ([(7, 6)], 0)
+    again.hold_back(5, now_ms=0)
+    assert (list(again.producers.transactions), again.producers.transactions.waiting) == ([(7, 6)], 1)
 
 
 def test_a_marker_without_a_transaction_is_written_and_names_none() -> None:

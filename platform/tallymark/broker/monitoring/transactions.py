@@ -78,8 +78,9 @@ async def transactions(state: BrokerState, logs: OpenInLogs) -> list[Metric]:
 async def _coordinated(state: BrokerState) -> Coordinated:
     found = Coordinated()
     for shard in state.transaction_shards.shards():
-        async for each in in_turns(shard.state, _TURN):
-            found.states[NAMES[each.state]] += 1
+        for name, count in shard.state.counts.items():
+            found.states[NAMES[name]] += count
+        async for each in in_turns(shard.state.busy, _TURN):
             if each.state is State.ONGOING:
                 oldest = each.started_ms if found.oldest_ms is None else found.oldest_ms
                 found.oldest_ms = min(oldest, each.started_ms)

@@ -59,7 +59,7 @@ class LooksOverTransactions:
 
 def abort_overdue(shard: TransactionShard, now_ms: int) -> Iterator[None]:
     """Abort what is open for longer than its client has set; yields after each part of the work."""
-    ids = iter(shard.state)
+    ids = iter(shard.state.busy)
     while part := tuple(islice(ids, _IDS_A_TURN)):
         for transaction in overdue(part, now_ms):
             shard.abort_overdue(transaction)

@@ -25,6 +25,7 @@ from tallymark.broker.coordinators.refusals import refusal_of
 from tallymark.broker.coordinators.replayed import ReplayedState
 from tallymark.broker.coordinators.settled import Settled
 from tallymark.broker.partitions.partition import ACKS_ALL, Partition
+from tallymark.broker.yielding import in_turns
 from tallymark.errors import KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.transactions.adding import decide_add, verify
@@ -99,9 +100,7 @@ class TransactionShard:
 
     async def take_over(self) -> None:
         """Send the markers of what was decided, as soon as that is committed."""
-        for done, transaction in enumerate(self.state):
-            if done % _IDS_A_TURN == 0:
-                await asyncio.sleep(0)
+        async for transaction in in_turns(self.state.busy, _IDS_A_TURN):
             if transaction.state in PREPARED:
                 self._send_when_committed(transaction)
 
@@ -185,7 +184,7 @@ class TransactionShard:
         gone = [
             each.transactional_id
             for each in found
-            if self.state.get(each.transactional_id) is each
+            if self.state.get(each.transactional_id) == each
             and not self._is_pending(each.transactional_id)
         ]
         if gone:

@@ -32,13 +32,15 @@ def load_producers(
     marker, so the log is read from a snapshot below it.
     """
     end = segments.active.next_offset
+    passed = end if high_watermark is None else high_watermark
     found = snapshots.newest(end)
     if found is not None and high_watermark is not None and found[0] > high_watermark:
         found = snapshots.at_or_below(high_watermark)
     offset, states = found or (segments.start_offset, ProducerStates())
     for _, batch in _batches_from(segments, offset):
         if batch.header.producer_id >= 0:
-            remember(states, batch, batch.header.base_offset, now_ms)
+            if remember(states, batch, batch.header.base_offset, now_ms) is not None:
+                states.transactions.passed(passed)  # not a million of them at a time
     if len(states):
         states.deepen(_tail(segments))
     return states
@@ -73,6 +75,7 @@ def recover_aborted(
         for base, batch in _batches_from(segments, offset):
             if batch.header.producer_id >= 0:
                 ended = remember(states, batch, batch.header.base_offset, 0)
+                states.transactions.passed(batch.header.next_offset)
                 if ended is not None and not ended.commit and base in found:
                     found[base].append(aborted(ended))
     for base, entries in found.items():

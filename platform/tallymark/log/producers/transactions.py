@@ -46,6 +46,11 @@ class OpenTransactions:
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return iter(self._open.items())
 
+    @property
+    def waiting(self) -> int:
+        """How many have ended that the high watermark may not have passed."""
+        return len(self._ended)
+
     def begin(self, producer_id: int, first_offset: int) -> None:
         """The first batch of a transaction was written."""
         self._open[producer_id] = first_offset
@@ -67,13 +72,17 @@ class OpenTransactions:
         by_marker = {each.last_offset: each for each in ended if each.last_offset < end_offset}
         self._ended = deque(by_marker[offset] for offset in sorted(by_marker))
 
+    def passed(self, high_watermark: int) -> None:
+        """What ended below it is over for readers."""
+        while self._ended and self._ended[0].last_offset < high_watermark:
+            self._ended.popleft()
+
     def first_unstable(self, high_watermark: int) -> int | None:
         """Where the first transaction begins that is open, or whose marker is at ``high_watermark``
         or behind it. The high watermark never falls in the life of this object."""
         if not self._open and not self._ended:
             return None
-        while self._ended and self._ended[0].last_offset < high_watermark:
-            self._ended.popleft()
+        self.passed(high_watermark)
         unstable = [each.first_offset for each in self._ended]
         unstable.extend(first for first, _ in zip(self._open.values(), range(1), strict=False))
         return min(unstable, default=None)
