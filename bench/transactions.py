@@ -1,14 +1,15 @@
 """What transactions cost, at one broker and at three: ours, and Apache Kafka's in the same run.
 
     python bench/transactions.py [--quick] [--against-kafka] [--replicas 1|3]
-                                 [--only produce,small,copy,read,aborted,load]
+                                 [--only produce,small,copy,read,aborted,million,load]
                                  [--seconds S] [--folder DIR] [--json FILE]
 
 ``produce``: 1,000 B idempotent, and in transactions committed every 100 ms. ``small``: begin, one
 record, commit. ``copy``: consume-transform-produce of 750 messages a transaction. ``read``: what is
 committed, read as committed and as uncommitted. ``aborted``: fetches behind many aborted
-transactions. ``load``: a coordinator that starts with many ids (ours alone). The last three with
-one replica only. On a shared machine compare the ratios of a run, and messages per CPU-second.
+transactions; ``million`` the same with a million, and ``load`` a coordinator that starts with many
+ids (these two ours alone). From ``read`` on with one replica only. On a shared machine compare the
+ratios of a run, and messages per CPU-second.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from support.own_broker import OwnBroker
 from support.replicated import cluster
 from support.replication.clusters import Cluster
 from support.transactions import work
+from support.transactions.many_aborts import fetches_behind_many
 from support.transactions.many_ids import load
 from support.transactions.work import Found, Place
 
 from tallymark.client import Admin
 from tallymark.client.reading.isolation import Isolation
 
-PARTS: Final = ("produce", "small", "copy", "read", "aborted", "load")
+PARTS: Final = ("produce", "small", "copy", "read", "aborted", "million", "load")
 OURS: Final = "tallymark"
 KAFKA: Final = "kafka"
 ISOLATIONS: Final[tuple[Isolation, ...]] = ("read_uncommitted", "read_committed")
@@ -48,12 +50,13 @@ class Size(NamedTuple):
     copied: int
     read: int
     aborted: tuple[int, ...]
+    million: int
     fetches: int
     ids: int
 
 
-QUICK: Final = Size(4, 15_000, 30_000, (0, 500, 2_000), 200, 20_000)
-FULL: Final = Size(15, 100_000, 100_000, (0, 1_000, 10_000, 100_000), 1_000, 100_000)
+QUICK: Final = Size(4, 15_000, 30_000, (0, 500, 2_000), 50_000, 200, 20_000)
+FULL: Final = Size(15, 100_000, 100_000, (0, 1_000, 10_000), 1_000_000, 1_000, 100_000)
 
 
 class OneBroker:
@@ -83,10 +86,13 @@ def main() -> None:
     measured: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="tallymark-bench-") as folder:
         scratch = Path(folder)
-        for replicas in args.replicas:
+        for replicas in args.replicas if set(args.only) - {"million", "load"} else ():
             with ExitStack() as stack:
                 places = _started(stack, scratch / str(replicas), replicas, args.against_kafka)
                 measured[str(replicas)] = _measure(places, replicas, size, args.only)
+        if "million" in args.only:
+            _tell(f"a log with {size.million:,} aborted transactions")
+            measured["million"] = fetches_behind_many(scratch / "m", size.million, size.fetches)
         if "load" in args.only:
             _tell(f"a coordinator with {size.ids:,} ids")
             measured["load"] = load(scratch / "load", size.ids)
@@ -192,7 +198,15 @@ def _rows(measured: Mapping[str, Any]) -> list[tuple[str, ...]]:
     for replicas, works in measured.items():
         if replicas == "load":
             text = f"+{works['cpu_seconds']:.1f} CPU-s, +{works['mb']:.0f} MB"
+            text += f", loop held {works['hold_ms']:.0f} ms ({works['hold_cpu_ms']:.0f} of CPU)"
             rows.append((f"start with {works['ids']:,} ids", "1", OURS, "", text, "", ""))
+            continue
+        if replicas == "million":
+            for count, found in works.items():
+                times = f"{found['p50_ms']:.1f}/{found['p99_ms']:.1f}"
+                text = f"{found['cpu_ms']:.2f} CPU-ms, {found['mb']:.0f} MB"
+                title = f"a fetch behind {count:,} aborted, from the log"
+                rows.append((title, "1", OURS, "", text, times, ""))
             continue
         for title, by_name in works.items():
             for name, found in by_name.items():

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from support.measure import cpu_seconds, rss_bytes
 from support.own_broker import OwnBroker
 
 from tallymark import Producer
+from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.transactions.shards import TransactionShards
+from tallymark.log import Log, LogConfig
+from tallymark.log.disk.files import OsFiles
 from tallymark.protocol.records.batch import split_batches
 from tallymark.protocol.records.writer import encode_batch
 from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC
@@ -17,13 +23,14 @@ from tallymark.transactions.records import encode_key, encode_value
 from tallymark.transactions.transaction import State, Transaction
 
 _BATCH: Final = 500
+_TICK: Final = 0.001
 _NOW: Final = int(time.time() * 1000)
 
 
 def load(folder: Path, count: int) -> dict[str, float]:
     """Seconds until an id is served after a start with ``count`` ids in one partition, and without
-    them; how much more processor time that start takes, and MB of memory. Apache Kafka is not
-    measured: its files are written by no other program."""
+    them; how much more processor time that start takes, and MB of memory; and :func:`longest_hold`.
+    Apache Kafka is not measured: its files are written by no other program."""
     broker = OwnBroker(folder, {"transaction.state.log.num.partitions": "1"})
     with broker:
         _use(broker)
@@ -36,7 +43,34 @@ def load(folder: Path, count: int) -> dict[str, float]:
         "seconds_without": seconds,
         "cpu_seconds": more_cpu - cpu,
         "mb": more_megabytes - megabytes,
+        **asyncio.run(longest_hold(broker.data / f"{TRANSACTIONS_TOPIC}-0")),
     }
+
+
+async def longest_hold(folder: Path) -> dict[str, float]:
+    """Load the ids of a log in this process: ``load_seconds``, and ``hold_ms``, for how long the
+    event loop did not run meanwhile. ``hold_cpu_ms`` is the processor time that this process used
+    between two turns of its loop: other work on the machine does not count there."""
+    log = Log.open(OsFiles(), str(folder), LogConfig(), clean=True, now_ms=_NOW)
+    waits: list[tuple[float, float]] = []
+    watch = asyncio.create_task(_watch(waits))
+    await asyncio.sleep(0.1)
+    waits.clear()
+    shards, began = TransactionShards(lambda: _NOW), time.monotonic()
+    await shards.take(Partition(TRANSACTIONS_TOPIC, 0, UUID(int=1), log, 0))
+    seconds = time.monotonic() - began
+    watch.cancel()
+    shards.close()
+    log.close()
+    wall, cpu = (max(each) * 1000 for each in zip(*waits, strict=True))
+    return {"load_seconds": seconds, "hold_ms": wall, "hold_cpu_ms": cpu}
+
+
+async def _watch(waits: list[tuple[float, float]]) -> None:
+    while True:
+        began, cpu = time.monotonic(), time.process_time()
+        await asyncio.sleep(_TICK)
+        waits.append((time.monotonic() - began - _TICK, time.process_time() - cpu))
 
 
 def _use(broker: OwnBroker) -> None:

@@ -1,8 +1,8 @@
 """The transactional ids in one partition of ``__transaction_state``. Changed only by replay.
 
 An application leaves an id for each of its processes, and few of them have a transaction open at a
-time. So an *idle* id is kept as the bytes of its record: a coordinator may have 100,000, and as many
-objects would be visited by each full garbage collection, which holds the event loop for that long.
+time. So an *idle* id is kept as the bytes of its record: a coordinator may have 100,000, and as
+many objects would be visited by each full garbage collection, which holds the event loop.
 """
 
 from __future__ import annotations

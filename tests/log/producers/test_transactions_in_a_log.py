@@ -191,8 +191,8 @@ def test_what_is_added_to_the_entries_of_a_file_is_behind_them() -> None:
 
 
 def test_a_start_remembers_no_transaction_that_readers_have_passed() -> None:
-    """It kept each one that had ended since the last snapshot, a million of them after a kill, until
-    the first reader came."""
+    """It kept each one that had ended since the last snapshot until the first reader came: a
+    million of them after a kill."""
     files = MemoryFiles()
     log = new_log(files=files)
     for _ in range(3):
@@ -202,9 +202,15 @@ def test_a_start_remembers_no_transaction_that_readers_have_passed() -> None:
     log.flush()
     files.kill()
     again = Log.open(files, FOLDER, PLAIN, clean=False, now_ms=0)
-    assert (list(again.producers.transactions), again.producers.transactions.waiting) == ([(7, 6)], 0)
+    assert (list(again.producers.transactions), again.producers.transactions.waiting) == (
+        [(7, 6)],
+        0,
+    )
     again.hold_back(5, now_ms=0)
-    assert (list(again.producers.transactions), again.producers.transactions.waiting) == ([(7, 6)], 1)
+    assert (list(again.producers.transactions), again.producers.transactions.waiting) == (
+        [(7, 6)],
+        1,
+    )
 
 
 def test_a_marker_without_a_transaction_is_written_and_names_none() -> None:

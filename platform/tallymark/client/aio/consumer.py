@@ -202,11 +202,13 @@ class AsyncConsumer(AsyncForTransactions):
 
     # -- details: in the caller's event loop ---------------------------------------------------
 
+    def _take(self, columns: bool) -> None:
+        if self._columns not in (columns, None):
+            raise UserError("messages and batches of one consumer are mixed", "take either")
+        self._columns = columns
+
     async def _next(self, columns: bool) -> Any:
-        if self._columns is not columns:
-            if self._columns is not None:
-                raise UserError("messages and batches of one consumer are mixed", "take either")
-            self._columns = columns
+        self._take(columns)
         while True:
             try:
                 return self._waiting.popleft()

@@ -39,8 +39,8 @@ def load_producers(
     offset, states = found or (segments.start_offset, ProducerStates())
     for _, batch in _batches_from(segments, offset):
         if batch.header.producer_id >= 0:
-            if remember(states, batch, batch.header.base_offset, now_ms) is not None:
-                states.transactions.passed(passed)  # not a million of them at a time
+            remember(states, batch, batch.header.base_offset, now_ms)
+            states.transactions.passed(passed)  # not a million of them at a time
     if len(states):
         states.deepen(_tail(segments))
     return states
