@@ -36,8 +36,8 @@ class AsyncForTransactions:
 
     async def poll(self, timeout: float = 1.0, max_records: int = 500) -> list[Message]:
         """The next messages, ``max_records`` at most; waits while there is none, ``timeout``
-        seconds and up to 0.25 more. All were taken at once: :meth:`group_metadata` is now as of before
-        them. ClosedError after ``close()``."""
+        seconds and up to 0.25 more. All were taken at once: :meth:`group_metadata` is now as of
+        before them. ClosedError after ``close()``."""
         self._take(columns=False)
         clock = asyncio.get_running_loop().time
         end = clock() + timeout
