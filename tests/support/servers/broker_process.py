@@ -33,12 +33,14 @@ class BrokerProcess:
         self.data = folder / "data"
         self.log = folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
-        extra = [
+        self._options = ["--data", str(self.data), "--port", str(self.port)]
+        self.configure(**settings)
+
+    def configure(self, **settings: object) -> None:
+        """More settings, from the next start on."""
+        self._options += [
             f"--set={name.replace('_', '.')}={str(value).replace('{port}', str(self.port))}"
             for name, value in settings.items()
-        ]
-        self._options = [
-            *("--data", str(self.data), "--port", str(self.port), *extra),
         ]
 
     def start(self, seconds: float = 120, descriptors: int | None = None) -> None:

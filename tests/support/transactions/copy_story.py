@@ -96,7 +96,7 @@ class CommittedReader(threading.Thread):
 
 class CopyStory:
     """``count`` messages are published to a topic that is there, with the output; then two copiers
-    run until the reader has read all."""
+    run until the reader has read all. ``at_once`` False: the test publishes, and starts them."""
 
     def __init__(
         self,
@@ -107,6 +107,7 @@ class CopyStory:
         protocol: int,
         max_records: int = 750,
         aborts: float = 0.0,
+        at_once: bool = True,
     ) -> None:
         self.servers = servers
         self.count = count
@@ -124,21 +125,32 @@ class CopyStory:
             )
             for number in range(2)
         ]
+        self._at_once = at_once
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        per = self.count // PARTITIONS
-        with Producer(bootstrap_servers=self.servers, audit=False, linger_ms=20) as producer:
-            for partition in range(PARTITIONS):
-                for number in range(per):
-                    producer.send(SOURCE, b"%d" % number, partition=partition)
         with ExitStack() as stack:
-            self.reader.start()
             for copier in self.copiers:
                 stack.callback(copier.close)
-                copier.start()
+            if self._at_once:
+                self.publish()
+            self.reader.start()
+            if self._at_once:
+                for copier in self.copiers:
+                    copier.start()
             self._stack = stack.pop_all()
         return self
+
+    def publish(self, pause: float = 0.0) -> None:
+        """All messages, with a pause of so many seconds behind every 20."""
+        with Producer(
+            bootstrap_servers=self.servers, audit=False, linger_ms=20, retry_backoff_ms=20
+        ) as producer:
+            for number in range(self.count // PARTITIONS):
+                for partition in range(PARTITIONS):
+                    producer.send(SOURCE, b"%d" % number, partition=partition)
+                if pause and number % 10 == 0:
+                    time.sleep(pause)
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
