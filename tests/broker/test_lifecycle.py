@@ -181,6 +181,26 @@ def committed(wire: WireClient, group: str, topic: str) -> int:
             return answer.topics[0].partitions[0].committed_offset
 
 
+def test_a_broker_alone_knows_a_kill_from_a_power_failure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A single broker did not note the kernel's boot id. So after each kill -9, of which the page
+    cache knows nothing, it warned that the machine had stopped and that records might be lost."""
+    boots = {"first": "a" * 8, "second": "b" * 8}
+    boot = {name: f"{part}-0000-4000-8000-000000000000" for name, part in boots.items()}
+    now = ["first"]
+    running = BrokerThread(tmp_path, boot_id=lambda: boot[now[0]])
+    warned: list[bool] = []
+    for life in ("first", "first", "second", "second"):
+        now[0] = life
+        caplog.clear()
+        with running, WireClient(running.bootstrap_servers) as wire:
+            described(wire, "t")
+            warned.append("may lack what was written last" in caplog.text)
+            running.kill()
+    assert warned == [False, False, True, False]
+
+
 def test_a_cut_log_is_detected_by_its_epochs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tallymark.broker.ports import Ports
+from tallymark.broker.ports import Ports, kernel_boot_id
 from tallymark.broker.server import Broker
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.coordination.session.client import OpenClient
@@ -28,7 +28,8 @@ class BrokerThread:
 
     ``settings`` are fields of :class:`~tallymark.broker.settings.broker.BrokerSettings`, ``files``
     is the disk, default: the real one, ``zookeeper`` what connects to ZooKeeper, default: kazoo
-    (:class:`~tallymark.testing.zookeeper_tree.threaded.MemoryZooKeeper` has one). After
+    (:class:`~tallymark.testing.zookeeper_tree.threaded.MemoryZooKeeper` has one), ``boot_id``
+    returns the id of the kernel's boot, another one where the machine has stopped. After
     :meth:`stop` or :meth:`kill` it may be started again, on the same data and port.
     """
 
@@ -38,6 +39,7 @@ class BrokerThread:
         *,
         files: Files | None = None,
         zookeeper: OpenClient | None = None,
+        boot_id: Callable[[], str] = kernel_boot_id,
         **settings: Any,
     ) -> None:
         fixed: dict[str, Any] = {
@@ -46,7 +48,9 @@ class BrokerThread:
             "enable_zookeeper": False,
         }
         self.settings = BrokerSettings(**(fixed | settings))
-        self._ports = Ports(files=files or OsFiles(), zookeeper=zookeeper or KazooPort)
+        self._ports = Ports(
+            files=files or OsFiles(), zookeeper=zookeeper or KazooPort, boot_id=boot_id
+        )
         self.broker: Broker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

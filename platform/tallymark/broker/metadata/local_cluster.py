@@ -81,7 +81,10 @@ class LocalCluster:
         self, me: BrokerImage, on_change: OnChange, membership: Membership | None = None
     ) -> None:
         """This broker leads everything and is its own controller; it has no broker epoch. Of the
-        features those are in force, at their highest level, that need no other broker."""
+        features those are in force, at their highest level, that need no other broker. It leads
+        what a machine that stopped has left, too: no other broker has more."""
+        if membership is not None:
+            await asyncio.to_thread(membership.logs.remember_boot)
         alone = {name: levels for name, levels in me.features.items() if name == TRANSACTION}
         in_force = {name: levels.highest for name, levels in alone.items()}
         if self._new:
