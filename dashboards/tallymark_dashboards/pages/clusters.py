@@ -93,7 +93,9 @@ def _of_store(
         try:
             with ask.context.store.read() as connection:
                 facts = hop_facts(connection, edges, start, end)
-                return facts, log_event_page(connection, which, None, UNCLEAN)
+                found = log_event_page(connection, which, None, UNCLEAN)
+                # A broker that was killed reports its election when others have said what they cut.
+                return facts, sorted(found, key=lambda one: (-one["at"], -one["id"]))
         except SQLAlchemyError:
             pass
     return None, ()

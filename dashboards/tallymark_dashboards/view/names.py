@@ -18,7 +18,8 @@ ENDING: Final = 10
 """Characters of the end of a name that stay: names often differ there."""
 RUN: Final = 24
 """So many characters never break."""
-_PIECES: Final = re.compile(r"[^._\-:/, …]*[._\-:/, …]+|[^._\-:/, …]+")
+_PIECES: Final = re.compile(r"(?=[\s\S])[._\-:/,…]*[^._\-:/, …]*[._\-:/,…]* *")
+"""Between two of them a line may break: behind separators, unless they begin a word."""
 
 
 def short(name: str, most: int = MOST) -> str:

@@ -164,6 +164,23 @@ def test_unclean_elections_of_the_range_stand_on_the_page(shown: TestClient, jud
     assert said in shown.get("/clusters?range=15m&from=2020-01-01&to=2020-01-02").text
 
 
+def test_what_happened_later_stands_above_whenever_it_was_reported(
+    shown: TestClient, judged: Store
+) -> None:
+    """A drill with three brokers: the broker that was elected was killed with its report, and sent
+    it when another one had said what it cut. The election stood above the cut, as if after it."""
+    now = now_ms()
+    place = {"topic": "payments", "partition": 2, "from_offset": 90, "to_offset": 120}
+    with judged.write() as connection:
+        for kind, at in ((GIVEN_UP, now - 5_000), (UNCLEAN_ELECTION, now - 9_000)):
+            connection.execute(
+                incidents.insert().values(cluster="dc1", at=at, kind=kind, reason="why", **place)
+            )
+    page = shown.get("/clusters?range=24h").text
+    rows = page.partition('id="unclean-region"')[2].partition("<tbody>")[2].partition("</tbody>")[0]
+    assert rows.index("records cut") < rows.index("unclean election")
+
+
 def test_a_cluster_that_is_away_keeps_its_last_state_with_its_age(shown: TestClient) -> None:
     page = shown.get("/clusters").text
     assert "dc2: brokers, topics as of" in " ".join(page.split())

@@ -40,3 +40,10 @@ def test_a_name_may_break_after_separators_only() -> None:
 def test_text_from_right_to_left_does_not_turn_the_rest() -> None:
     assert "\u202e" not in name_html("orders\u202edrawkcab")
     assert "\\u202e" in name_html("orders\u202edrawkcab")
+
+
+def test_a_line_breaks_before_a_path_and_not_behind_its_first_slash() -> None:
+    """On a phone a command ended with ``--tails /``, and the path went on as ``var``."""
+    broken = str(breakable("repair --tails /var/lib/x.y: done"))
+    pieces = broken.split("<wbr>")
+    assert pieces == ["repair ", "--tails ", "/var/", "lib/", "x.", "y: ", "done"]

@@ -31,6 +31,7 @@ from tallymark_audit.model.cells import CellKey, Copy
 from tallymark_audit.model.pages import window_page
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.store import Store
+from tallymark_audit.store.counted.incidents import GIVEN_UP, UNCLEAN_ELECTION
 from tallymark_audit.store.judged.alerts import save
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, locate_cells, record_verdicts
 from tallymark_audit.store.schema.rows import cell_to_json
@@ -201,6 +202,22 @@ def _repaired(rows: Rows, one: Prepared) -> None:
     _record(rows.connection, [good], SPARK, mended + 60_000)
     _record(rows.connection, [good], COLLECTOR, mended + 30_000)
     save(rows.connection, [_alert(edge, topic, window, "12", seen, mended + 90_000)])
+
+
+def unclean_election(one: Prepared) -> None:
+    """Add what the audit says after one, in the words of a drill with three brokers. The broker
+    that was killed reported its election after another one had said what it cut."""
+    folder = "/var/lib/tallymark/dc2/broker-1/payments-3.27bfb2dd89a4424db287f4cb23db0145-truncated"
+    at = one.now - 35 * 60_000
+    cut = f"""broker 1 cut these offsets (epochs: 1 from 4248) for the leader of epoch 3; its high \
+watermark was 4292; saved in {folder}: tallymark audit repair --tails {folder}"""
+    elected = """broker 2 leads from leader epoch 3 on, elected although it may lack committed \
+records: its log ended at offset 4248 (epochs: 0 from 0, 1 from 815, 3 from 4248). Start the other \
+brokers: they save what they cut"""
+    with one.store.write() as connection:
+        rows = Rows(connection, one.now)
+        rows.log_event("dc2", "payments", 3, 4_248, 4_783, at, GIVEN_UP, cut)
+        rows.log_event("dc2", "payments", 3, 4_248, 4_248, at - 8_000, UNCLEAN_ELECTION, elected)
 
 
 def _gone(rows: Rows, one: Prepared) -> None:

@@ -27,7 +27,7 @@ from playwright.sync_api import Page, ViewportSize, sync_playwright
 sys.path.insert(0, str(Path(__file__).parent))
 
 from prepared_clusters import cluster, registry, snapshots
-from prepared_store import HOSTILE, Prepared, deployment_in, prepare
+from prepared_store import HOSTILE, Prepared, deployment_in, prepare, unclean_election
 
 from tallymark.clock import now_ms
 from tallymark.net.web.server import WebServer, listen
@@ -40,6 +40,10 @@ CHROMIUM: Final = shutil.which("chromium") or "chromium"
 COLOURS: Final = 128
 HIGHEST: Final = 2600
 """Pixels; what is below is more rows of the same table."""
+UNCLEAN: Final = "unclean"
+"""The picture of what is below the heading with that id, and no page of its own."""
+ABOVE: Final = 12
+"""Pixels above the part of a page."""
 FRESH_S: Final = 5.0
 OLDEST_MS: Final = 20_000
 """So long after it was prepared a store looks as it did."""
@@ -63,7 +67,8 @@ def main() -> None:
         sync_playwright() as p,
     ):
         pages = addresses(prepared)
-        chosen = {_name(path): path for path in asked.paths} or pages
+        chosen = {_name(path): path for path in asked.paths if path != UNCLEAN}
+        chosen = chosen if asked.paths else pages
         browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         for theme in asked.theme or THEMES:
             size = ViewportSize(width=asked.width, height=900)
@@ -71,6 +76,13 @@ def main() -> None:
             for name, path in chosen.items():
                 address = url + (pages.get(path) or f"/{path.lstrip('/')}")
                 take(page, address, asked.folder / f"{name}-{theme}.png")
+        if not asked.paths or UNCLEAN in asked.paths:
+            unclean_election(prepared)  # after the others, whose pictures do not have it
+            for theme in asked.theme or THEMES:
+                size = ViewportSize(width=asked.width, height=900)
+                page = browser.new_context(viewport=size, color_scheme=theme).new_page()
+                path = asked.folder / f"{UNCLEAN}-{theme}.png"
+                take(page, f"{url}/clusters", path, part=UNCLEAN)
         browser.close()
 
 
@@ -179,13 +191,16 @@ def serving(app: FastAPI) -> Iterator[str]:
         app.state.renderings.close()
 
 
-def take(page: Page, url: str, path: Path) -> None:
-    """One picture of the whole page, with few colours, so that it is small."""
+def take(page: Page, url: str, path: Path, part: str = "") -> None:
+    """One picture of the whole page, with few colours, so that it is small. ``part``: from the
+    element with that id on."""
     page.goto(url, wait_until="load")
     page.wait_for_timeout(300)
     page.screenshot(path=path, full_page=True)
     picture = Image.open(path).convert("RGB")
-    picture = picture.crop((0, 0, picture.width, min(picture.height, HIGHEST)))
+    box = page.locator(f"#{part}").bounding_box() if part else None
+    top = int(box["y"]) - ABOVE if box else 0
+    picture = picture.crop((0, top, picture.width, min(picture.height, top + HIGHEST)))
     picture.quantize(COLOURS).save(path, optimize=True)
 
 
