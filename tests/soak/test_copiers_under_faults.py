@@ -16,6 +16,7 @@ import pytest
 from broker_process import BrokerProcess
 from copied_cluster import SETTINGS, copied_cluster, no_traceback
 from copy_story import TARGET, CopyStory, Hijacker, create_topics
+from left_open import leave_open
 
 from tallymark import Producer
 from tallymark.protocol.records.batch import split_batches
@@ -102,7 +103,7 @@ def test_an_id_is_hijacked_every_second(
     broker: BrokerProcess, tmp_path: Path, protocol: int
 ) -> None:
     """The copier is fenced, takes its id back, and so on; what the hijacker has written in a
-    transaction of its own is read by nobody."""
+    transaction of its own is not read."""
     with CopyStory(tmp_path, broker.address, COUNT, protocol=protocol, max_records=25) as story:
         hijacker = Hijacker(broker.address, story.copiers[0].name)
         hijacker.start()
@@ -111,6 +112,20 @@ def test_an_id_is_hijacked_every_second(
             story.until(0.9)
         story.finish()
         assert b"fenced" in story.copiers[0].log.read_bytes(), f"taken {hijacker.taken} times"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_producers_die_with_transactions_open(
+    broker: BrokerProcess, tmp_path: Path, protocol: int
+) -> None:
+    """Each of them keeps committed readers waiting until the coordinator has aborted it, while the
+    copiers write on behind it; what it wrote is never read."""
+    with CopyStory(tmp_path, broker.address, COUNT, protocol=protocol) as story:
+        for number in range(4):
+            story.until(number / 5)
+            leave_open(broker.address, f"dead-{number}", TARGET, timeout_ms=1000)
+        story.finish()
+        assert broker.log.read_text().count("aborted after its timeout") >= 4
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
