@@ -1,5 +1,6 @@
 """Two copiers on three brokers whose machines lose power: their files are put back to what was
-synced. What was committed stays, nothing is there half or twice, and nothing hangs."""
+synced. What was committed stays, nothing is there half or twice, and nothing hangs. The short twin
+is the simulation, ``testing/simulation/test_transactional_seeds.py``."""
 
 from __future__ import annotations
 
