@@ -30,7 +30,7 @@ class Client:
 
     def __init__(self, wire: WireClient, name: str) -> None:
         self.wire, self.name, self.topic = wire, name, name
-        self.sequence = 0
+        self.sequence, self.told = 0, ""
         for key, kind in ((name, 1), (name, 0)):
             wire.ask(m.FindCoordinatorRequest(key, kind), 3)
         wire.ask(m.MetadataRequest(topics=[m.MetadataRequestTopic(name=name)]), 12)
@@ -57,9 +57,10 @@ class Client:
 
     def produce(self, value: bytes, version: int = 12) -> int:
         answer = self.wire.ask(self.request(value), version)
-        code = answer.responses[0].partition_responses[0].error_code
-        self.sequence += code == 0
-        return code
+        part = answer.responses[0].partition_responses[0]
+        self.sequence += part.error_code == 0
+        self.told = part.error_message or ""
+        return part.error_code
 
     def add(self) -> int:
         request = m.AddPartitionsToTxnRequest(
@@ -143,6 +144,7 @@ def test_before_it_the_partition_must_have_been_added(
     client: Client, version: int, code: str
 ) -> None:
     assert client.produce(b"lost", version) == CODES[code]
+    assert client.told.endswith(f"{client.name!r}: no transaction of it is open in this partition")
     assert client.add() == 0
     assert client.produce(b"a", version) == 0
     client.end(commit=True, version=3)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tallymark.broker.partitions.partition import Partition, TransactionCheck
 from tallymark.broker.partitions.verifier import CodeForClient, InTransaction, Verifier
-from tallymark.errors import CODES, CorruptRecordError, KafkaError
+from tallymark.errors import CODES, TABLE, CorruptRecordError, KafkaError
 from tallymark.log.results import AppendInfo
 from tallymark.protocol.records.batch import read_header
 from tallymark.protocol.schema import Buffer
@@ -43,8 +43,8 @@ class TransactionalBatch(NamedTuple):
 
         def turn(code: int) -> None:
             if code:
-                told = f"{self.partition}: {transactional_id[:80]!r} is in no such transaction"
-                appended.set_result(KafkaError(code_of(code), told))
+                why = f"{self.partition}: {transactional_id[:80]!r}: {_why(code)}"
+                appended.set_result(KafkaError(code_of(code), why))
             else:
                 self._append(appended)
 
@@ -66,3 +66,12 @@ class TransactionalBatch(NamedTuple):
                 appending.add_done_callback(lambda done: appended.set_result(done.result()))
         except KafkaError as error:
             appended.set_result(error)
+
+
+def _why(code: int) -> str:
+    """What the coordinator's ``code`` says of the batch; the client may get another code."""
+    if code == CODES["CONCURRENT_TRANSACTIONS"]:
+        return "the transaction before is still being ended, try again"
+    if code in (CODES["INVALID_TXN_STATE"], CODES["TRANSACTION_ABORTABLE"]):
+        return "no transaction of it is open in this partition"
+    return f"the coordinator answered {TABLE[code].name}"
