@@ -82,6 +82,7 @@ class World:
         self.apply(self.image, check=check)
 
     def apply(self, image: MetadataImage, *, check: bool = True) -> None:
+        self.told.deleted |= set(self.image.names_by_id) - set(image.names_by_id)
         self.image = image
         asyncio.run(self.leadership.apply(image))
         if check:
@@ -242,6 +243,27 @@ def test_logs_of_topics_deleted_while_the_broker_was_away_go_and_no_others() -> 
     asyncio.run(world.leadership.sweep_strays(delete=False))
     assert sorted(key.topic for key in world.manager) == ["kept", "lost"]
     assert world.told.deleted == set()
+
+
+def test_what_vanishes_from_zookeeper_without_a_deletion_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """ZooKeeper's nodes were removed one by one while the brokers ran (``deleteall``): the list of
+    topics went before the cluster's id, and brokers that read in between deleted their logs."""
+    world = World(0)
+    ours = (PartitionImage.of(ME, 0, (ME,), (ME,)),)
+    lost, gone = (TopicImage(n, uuid.uuid4(), ours, {"flush.messages": "1"}) for n in ("l", "g"))
+    for topic in (lost, gone):
+        world.apply(world.image.with_topic(topic))
+    forgotten: list[str] = []
+    monkeypatch.setattr(GroupShards, "forget_topic", lambda self, name: forgotten.append(name))
+    world.told.deleted = {gone.topic_id}
+    asyncio.run(world.leadership.apply(replace(world.image, topics={})))
+    assert [key.topic for key in world.manager] == ["l"]
+    assert forgotten == ["g"], "offsets of groups stay with the log"
+    assert world.told.deleted == set()
+    world.apply(world.image.without_topic("g"))
+    assert [key.topic for key in world.manager] == ["l"], "it goes on with ZooKeeper's data back"
 
 
 def test_a_list_of_deleted_topics_is_kept_while_a_disk_is_away() -> None:

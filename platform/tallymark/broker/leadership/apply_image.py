@@ -88,14 +88,15 @@ class Leadership:
             touched = (topic.name for topic in (*missing, *changed))
             self._note_failed(await self._replicated.apply(image, touched))
         await self._open([*self._offline(image), *self._to_open(changed, before)])
+        deleted = await self._unneeded.deleted_of(gone) if gone else gone
         self._configure(changed, before)
         self._partitions.image = image
         self._partitions.forget_offline(image)
         if changed or gone:
             # In the same turn: the offsets of a deleted topic must be deleted before the first
             # commit on a new topic of the same name, which would otherwise be deleted with them.
-            self._note_topics(before, image, gone)
-        await self._unneeded.of_deleted(gone)
+            self._note_topics(before, image, deleted)
+        await self._unneeded.of_deleted(deleted)
         await self._unneeded.of_moved(changed)
         self._applied_once = True
 

@@ -10,7 +10,7 @@ away.
 A log counts as moved away where the image has the topic with the id that is in the log's folder,
 the partition's replicas are others, and one of these leads it. Anything else that is not known of
 the log keeps it: a topic of which the image has no trace may be one of ZooKeeper's data that was
-lost. The data directory is of this cluster (``meta.properties``), or the broker had not started.
+lost, at a start and later. The data directory is of this cluster (``meta.properties``), or the broker had not started.
 """
 
 from __future__ import annotations
@@ -62,6 +62,25 @@ class UnneededLogs:
             self._waiting.cancel()
         tasks = [each for each in (self._removing, self._waiting) if each is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def deleted_of(self, gone: set[UUID]) -> set[UUID]:
+        """Those of these topics, which the image has no more, that were deleted. A deletion is
+        listed for each broker that has replicas: where this one has logs and nothing is listed,
+        ZooKeeper has lost the topic, and its logs and offsets stay."""
+        here = {key: id_ for key in self._manager if (id_ := self._manager.topic_id(*key)) in gone}
+        if not here:
+            return gone
+        deleted = await self._cluster.deleted_here()
+        lost = {key: id_ for key, id_ in here.items() if id_ not in deleted}
+        for key, topic_id in lost.items():
+            log.error(
+                "log left alone partition=%s id=%s: the topic is gone from the cluster and was not"
+                " deleted; bring back ZooKeeper's data, or remove the log while this broker is"
+                " stopped",
+                key,
+                topic_id,
+            )
+        return gone.difference(each for each in lost.values() if each is not None)
 
     async def of_deleted(self, gone: set[UUID]) -> None:
         """Delete logs by topic id, led or not: the nodes of a topic with very many partitions are

@@ -65,6 +65,7 @@ class LocalCluster:
         self._block_end = 0
         self._ids = ProducerIds(self._take_ids)
         self._on_change: OnChange | None = None
+        self._deleted: Set[uuid.UUID] = frozenset()
 
     async def cluster_id(self) -> str:
         """The id in ``topics.json``; a new id where there is no such file yet. UserError where
@@ -150,6 +151,7 @@ class LocalCluster:
             if there:
                 changed = self._image.without_topics(there)
                 await self._store(changed)
+                self._deleted |= {self._image.topics[name].topic_id for name in there}
                 await self._publish(changed)
         unknown = CODES["UNKNOWN_TOPIC_OR_PARTITION"]
         return {name: KafkaError(unknown, name) for name in names if name not in there}
@@ -160,12 +162,13 @@ class LocalCluster:
         return {key: KafkaError(code, f"{key[0]}-{key[1]}: {why}") for key in targets}
 
     async def deleted_here(self) -> Set[uuid.UUID]:
-        """Always empty: every log whose topic is not in ``topics.json`` is left over, and is
-        deleted at the start."""
-        return frozenset()
+        """Those of this run. At a start every log whose topic is not in ``topics.json`` is left
+        over, and is deleted."""
+        return self._deleted
 
     async def forget_deleted(self, topic_ids: Set[uuid.UUID]) -> None:
-        """Does nothing: there is no list of deleted topics."""
+        """See :class:`~tallymark.broker.metadata.port.Cluster`."""
+        self._deleted = self._deleted - topic_ids
 
     async def lead(self, claims: Sequence[LeadershipClaim]) -> Sequence[int]:
         """The logs store the epochs; a partition begins with epoch 0."""

@@ -1,8 +1,9 @@
 """Registers this broker among the live ones. All of it blocks.
 
 The entry of a killed broker (and maybe the controller's node) stays until its session times out.
-The next start holds the lock of the same data folder, so the earlier process is dead: it removes
-these nodes instead of waiting.
+The next start holds the lock of the same data folder, and has the same address, so the earlier
+process is dead: it removes these nodes instead of waiting. The folder's id alone does not show
+that: the folder may be a copy of one in use.
 """
 
 from __future__ import annotations
@@ -57,14 +58,17 @@ class Registration:
         other = self._brokers.brokers(malformed=MalformedNodes()).get(self._node_id)
         if other is None:
             return
-        if other.run != self._run:
-            if other.address != self._info(me).address:
-                raise UserError(
-                    f"broker id {self._node_id} is in use by {other.address} in "
-                    f"{self._zookeeper.connect}{self._zookeeper.chroot}",
-                    "give this broker another id, or stop the other one",
-                )
-            return  # an earlier process with other data: registration waits for its end
+        mine = self._info(me)
+        if other.run != self._run and other.address != mine.address:
+            raise UserError(
+                f"broker id {self._node_id} is in use by {other.address} in "
+                f"{self._zookeeper.connect}{self._zookeeper.chroot}",
+                "give this broker another id, or stop the other one",
+            )
+        if other.run != self._run or not _share_an_address(other, mine):
+            # An earlier process with other data, or at another address; the latter may also be one
+            # that runs, if its data folder was copied. Registration waits for its end.
+            return
         log.info("removing what the earlier process of this data folder left registered")
         self._remove(paths.broker(self._node_id))
         office = self._election.current()
@@ -116,6 +120,12 @@ class Registration:
         node = self._zookeeper.find(path)
         if node is not None and node.session != self._zookeeper.session:
             self._zookeeper.delete(path, node.version)
+
+
+def _share_an_address(one: BrokerInfo, other: BrokerInfo) -> bool:
+    """Two processes that run have none in common."""
+    addresses = {each.address for each in one.listeners}
+    return any(each.address in addresses for each in other.listeners)
 
 
 def data_folder_id(files: Files, folder: str) -> str:
