@@ -133,7 +133,7 @@ def test_the_new_broker_is_killed_in_the_middle_of_a_move(
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_ten_moves_with_kills(cluster: ReplicatedCluster, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     some = [tuple(rng.sample(("target", "leader", "source"), rng.randint(1, 3))) for _ in range(10)]
