@@ -10,7 +10,8 @@ away.
 A log counts as moved away where the image has the topic with the id that is in the log's folder,
 the partition's replicas are others, and one of these leads it. Anything else that is not known of
 the log keeps it: a topic of which the image has no trace may be one of ZooKeeper's data that was
-lost, at a start and later. The data directory is of this cluster (``meta.properties``), or the broker had not started.
+lost, at a start and later. The data directory is of this cluster (``meta.properties``), or the
+broker had not started.
 """
 
 from __future__ import annotations
