@@ -19,15 +19,20 @@ from typing import Final, NamedTuple, Self
 from checks import anomalies
 from copied import never_asked, transactions_of
 from copier_process import CopierProcess
+from eventually import eventually
 from operations import Ended, Operation, Poll
 
 from tallymark import Admin, Producer, SimpleConsumer
+from tallymark.client.admin.transactions.finding import OpenTransactions
 from tallymark.errors import ConnectError, KafkaError, TallymarkError, TimedOutError
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+from tallymark.transactions.transaction import IDLE, NAMES
 
 PARTITIONS: Final = 2
 SOURCE: Final = "input"
 TARGET: Final = "output"
 SECONDS: Final = 300
+ENDED: Final = {NAMES[state] for state in IDLE}
 
 
 class Copied(NamedTuple):
@@ -171,7 +176,7 @@ class CopyStory:
 
     def finish(self) -> None:
         """Until everything is copied; then what was read meanwhile, and what is read now, is the
-        input."""
+        input, and nothing stays open."""
         self.until(1)
         for copier in self.copiers:
             copier.stop()
@@ -182,6 +187,7 @@ class CopyStory:
             for operation in transactions_of(copier.name, _lines(copier.journal))
         ]
         assert problems(self.reader.read, self.count, journals) == []
+        nothing_hangs(self.servers)
         again = CommittedReader(self.servers)
         again.start()
         self.await_all(again)
@@ -257,6 +263,22 @@ class Hijacker(threading.Thread):
             producer.send(TARGET, b"-1|hijacker", partition=self.taken % PARTITIONS)
             producer.flush(10)
             self.taken += 1
+
+
+def nothing_hangs(servers: str) -> None:
+    """Until every transaction is ended at its coordinator, and no partition has one open: what died
+    is aborted when its time is up."""
+
+    def all_ended() -> bool:
+        with contextlib.suppress(KafkaError, ConnectError, TimedOutError):
+            listed = admin.list_transactions()
+            found = admin.open_transactions(admin.partitions_of((TARGET, OFFSETS_TOPIC)))
+            known = {one.state for one in listed.transactions.values()}
+            return not listed.errors and known <= ENDED and found == OpenTransactions()
+        return False
+
+    with Admin(bootstrap_servers=servers) as admin:
+        eventually(all_ended, what="no transaction is open")
 
 
 def create_topics(servers: str, replicas: int) -> None:
