@@ -13,7 +13,7 @@ import pytest
 
 from tallymark.client import GroupMetadata, OutgoingRecord
 from tallymark.client.reading.message import Message
-from tallymark.copying.aio import _do
+from tallymark.copying.aio import carry_out
 from tallymark.copying.machine import CopyMachine, Taken
 from tallymark.errors import (
     CommitInDoubt,
@@ -144,7 +144,7 @@ async def steps(copier: CopyMachine, *passes: type[BaseException]) -> None:
     copied = 0
     while copied < COUNT + 1:
         with suppress(*passes):
-            copied += await _do(copier.step(0)) or COUNT + 1
+            copied += await carry_out(copier.step(0)) or COUNT + 1
 
 
 def cancel() -> None:
@@ -210,7 +210,7 @@ def test_messages_of_a_member_of_nothing_are_not_copied() -> None:
         cluster = Cluster()
         cluster.member = None
         copier = machine(cluster)
-        assert await _do(copier.step(0)) == 0
+        assert await carry_out(copier.step(0)) == 0
         assert cluster.calls[-2:] == ["take", "rewind"]
         cluster.member = ME
         await steps(copier)
@@ -240,7 +240,9 @@ def test_run_raises_what_does_not_pass(error: TallymarkError) -> None:
 
     cluster, clock = Cluster(0, fail), Clock()
     with pytest.raises(type(error)):
-        asyncio.run(_do(machine(cluster).run(lambda: False, clock.pause, lambda: clock.now, 300.0)))
+        asyncio.run(
+            carry_out(machine(cluster).run(lambda: False, clock.pause, lambda: clock.now, 300.0))
+        )
     assert clock.pauses == []
 
 
@@ -251,5 +253,7 @@ def test_run_pauses_longer_each_time_and_raises_when_its_patience_is_over() -> N
 
     clock = Clock()
     with pytest.raises(TimedOutError):
-        asyncio.run(_do(machine(Down()).run(lambda: False, clock.pause, lambda: clock.now, 3.0)))
+        asyncio.run(
+            carry_out(machine(Down()).run(lambda: False, clock.pause, lambda: clock.now, 3.0))
+        )
     assert clock.pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]

@@ -57,15 +57,15 @@ class AsyncCopier:
                 async with asyncio.timeout(seconds):
                     await stop.wait()
 
-        return await _do(self._machine.run(stop.is_set, pause, time.monotonic, patience))
+        return await carry_out(self._machine.run(stop.is_set, pause, time.monotonic, patience))
 
     async def step(self, timeout: float = STEP_SECONDS) -> int:
         """See :meth:`Copier.step() <tallymark.copying.Copier.step>`; waits up to 0.25 s longer than
         ``timeout``."""
-        return await _do(self._machine.step(timeout))
+        return await carry_out(self._machine.step(timeout))
 
 
-async def _do(steps: Steps[T]) -> T:
+async def carry_out(steps: Steps[T]) -> T:
     """Await what the machine yields, and let it go on with the result or the error."""
     try:
         found = next(steps)

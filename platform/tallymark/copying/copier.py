@@ -51,7 +51,7 @@ class Copier:
         pass, one of ``transform`` too, and one that has kept it from copying for ``patience``
         seconds. All of them leave nothing half done: a new Copier under the same id goes on.
         """
-        return _do(self._machine.run(stop.is_set, stop.wait, time.monotonic, patience))
+        return _carry_out(self._machine.run(stop.is_set, stop.wait, time.monotonic, patience))
 
     def step(self, timeout: float = STEP_SECONDS) -> int:
         """Copy what comes within ``timeout`` seconds, in one transaction; returns how many messages
@@ -60,10 +60,10 @@ class Copier:
         Raises what went wrong. The transaction was aborted then, and the next step reads the same
         again; or, after CommitInDoubt, asks first whether it is committed.
         """
-        return _do(self._machine.step(timeout))
+        return _carry_out(self._machine.step(timeout))
 
 
-def _do(steps: Steps[T]) -> T:
+def _carry_out(steps: Steps[T]) -> T:
     """Each call was made, and has blocked, when the machine yields its result."""
     try:
         found = next(steps)
