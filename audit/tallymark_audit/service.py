@@ -25,6 +25,7 @@ from tallymark_audit.collector.partitions.compacted import is_compacted
 from tallymark_audit.collector.partitions.group_member import GroupMember
 from tallymark_audit.collector.replication_incidents import ReplicationIncidents
 from tallymark_audit.collector.schedule import Chore, Doing, Schedule
+from tallymark_audit.collector.transaction_timeouts import TransactionTimeouts
 from tallymark_audit.model.compiled_runs.cutter import warm
 from tallymark_audit.model.edges import derive_edges
 from tallymark_audit.model.log_reader import LogReader
@@ -141,7 +142,13 @@ class CollectorService:
         sharing = GroupMember(connection, name, audit.topics, self._session_ms)
         owner = f"{socket.gethostname()}:{os.getpid()}"
         self._collector = Collector(
-            self._store, reader, settings, owner, sharing=sharing, compacted=self._is_compacted
+            self._store,
+            reader,
+            settings,
+            owner,
+            sharing=sharing,
+            compacted=self._is_compacted,
+            timeout_of=TransactionTimeouts(self._opened_admin).of,
         )
         troubles = self._collector.troubles
         self._alerter = Alerter(self._collector.ledger, self._deployment)
@@ -220,6 +227,12 @@ class CollectorService:
         if self._admin is None:
             self._admin = Admin(**connection_settings(self._cluster), client_id=self._client_id)
         return is_compacted(self._admin, topic)
+
+    def _opened_admin(self) -> Admin:
+        """For one call, in a thread of its own."""
+        connection = connection_settings(self._cluster)
+        timeout = REQUEST_TIMEOUT_MS
+        return Admin(**connection, client_id=self._client_id, request_timeout_ms=timeout)
 
     def _release(self) -> None:
         if hasattr(self, "_collector"):

@@ -17,7 +17,6 @@ from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
 from tallymark.deployment.secret_text import resolve
 from tallymark_audit.alerts import machine
-from tallymark_audit.alerts.background_call import BackgroundCall
 from tallymark_audit.alerts.facts import (
     backlogs,
     find_disagreements,
@@ -30,6 +29,7 @@ from tallymark_audit.alerts.payload import body
 from tallymark_audit.alerts.retention import RetentionTimes, TopicOf, admin_of
 from tallymark_audit.alerts.rules import COLLECTOR, Rules
 from tallymark_audit.alerts.webhook import Refused, Webhook
+from tallymark_audit.collector.background_call import BackgroundCall
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.model.alert import Alert
 from tallymark_audit.model.cells import GROUP, Edge

@@ -2,8 +2,9 @@
 Pure.
 
 A coordinator ends each transaction after its timeout, ``transaction.max.timeout.ms`` at most. One
-that is open for longer is known to its partition alone (KIP-664): until a person ends it, readers
-of committed records, and so the audit, stand still where it begins.
+that is open for longer (than its own timeout, where a coordinator says that) is known to its
+partition alone (KIP-664): until a person ends it, readers of committed records, and so the audit,
+stand still where it begins.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def hanging_transactions(
             {"cluster": one.cluster, "topic": one.topic, "partition": str(one.partition)},
             {
                 "summary": one.reason,
-                "description": "longer than audit.hanging_transaction_ms: it hangs. Consumers of "
+                "description": f"longer than {_limit(one)}: it hangs. Consumers of "
                 "committed records stand still there, and windows that wait for it are UNKNOWN. "
                 "Find it, and abort it: "
                 + command("tallymark transactions", "find-hanging", cluster=one.cluster),
@@ -39,3 +40,9 @@ def hanging_transactions(
             },
             HOLD_MS,
         )
+
+
+def _limit(one: OpenTransaction) -> str:
+    if one.timeout:
+        return f"its own timeout of {one.timeout / 1000:g} s, after which its coordinator ends it"
+    return "audit.hanging_transaction_ms"

@@ -12,7 +12,7 @@ from tallymark.client.admin.configs import ConfigEntry, ConfigResource
 from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import Deployment
 from tallymark.errors import TallymarkError
-from tallymark_audit.alerts.background_call import BackgroundCall
+from tallymark_audit.collector.background_call import BackgroundCall
 
 log: Final = logging.getLogger(__name__)
 ASK_MS: Final = 600_000

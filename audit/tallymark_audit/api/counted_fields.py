@@ -117,6 +117,7 @@ PROGRESS: Final[Fields] = {
     "open_offset": number("Where the open transaction begins that counting waits for; -1: none."),
     "open_producer": number("Its producer id; -1: not known."),
     "open_since": time("Since when it was seen there; 0: not known,"),
+    "open_timeout": number("After how many ms its coordinator ends it; 0: not known."),
 }
 GROUP: Final[Fields] = {
     "cluster": text("The cluster that the group reads."),

@@ -20,6 +20,7 @@ from tallymark_audit.collector.holes import Mending
 from tallymark_audit.collector.ledger import ABSURD, CountedFetch, Ledger
 from tallymark_audit.collector.limits.opener import Opener
 from tallymark_audit.collector.limits.openings import Budget
+from tallymark_audit.collector.open_transactions import TimeoutOf, unknown
 from tallymark_audit.collector.partitions.sharing import LEASE_MS, Alone, Share, Sharing
 from tallymark_audit.collector.partitions.vanishing import Vanishing, deleted_of
 from tallymark_audit.collector.recounting.chore import Compacted, Recounting
@@ -69,6 +70,7 @@ class Collector:
         clock: NowMs = wall_clock,
         sharing: Sharing | None = None,
         compacted: Compacted = lambda topic: False,
+        timeout_of: TimeoutOf = unknown,
     ) -> None:
         self.settings = settings
         budget = Budget(settings.max_new_runs, settings.window_ms)
@@ -80,7 +82,9 @@ class Collector:
         self._clock = clock
         self._sharing: Sharing = sharing or Alone()
         self._share = Share(self._sharing)
-        self._fetching = Fetching(reader, self.ledger, settings, self.troubles, clock, self._commit)
+        self._fetching = Fetching(
+            reader, self.ledger, settings, self.troubles, clock, self._commit, timeout_of
+        )
         self.recounting = Recounting(
             reader,
             self.ledger,

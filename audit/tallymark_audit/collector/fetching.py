@@ -36,7 +36,7 @@ from tallymark_audit.collector.ledger import ABSURD, CountedFetch, Ledger
 from tallymark_audit.collector.limits.openings import MOST_NEW_RUNS
 from tallymark_audit.collector.limits.patience import Patience
 from tallymark_audit.collector.limits.window_bound import WindowBound
-from tallymark_audit.collector.open_transactions import OpenTransactions
+from tallymark_audit.collector.open_transactions import OpenTransactions, TimeoutOf, unknown
 from tallymark_audit.collector.partitions.known_places import KnownPlaces
 from tallymark_audit.collector.recounting.recount import count_again
 from tallymark_audit.model.absurd import reason_of
@@ -88,6 +88,7 @@ class Fetching:
         troubles: Backoff,
         clock: NowMs,
         commit: Callable[[int], None],
+        timeout_of: TimeoutOf = unknown,
     ) -> None:
         self._reader = reader
         self._ledger = ledger
@@ -98,7 +99,7 @@ class Fetching:
         self._runs = RunReader()
         self._bound = WindowBound(settings.window_ms)
         self._met = Met()
-        self._open = OpenTransactions(reader)
+        self._open = OpenTransactions(reader, timeout_of)
         self._places = KnownPlaces(reader, ledger.places_ever, clock)
         self._quiet = 0
         self._answered_at = 0

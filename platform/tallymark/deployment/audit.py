@@ -63,9 +63,10 @@ class AuditSettings(Part):
     silence_ms: Annotated[int, Field(ge=1000)] = 30_000
     """A reporter without any event for so long is silent: its windows are UNKNOWN."""
     hanging_transaction_ms: Annotated[int, Field(ge=1000)] = 1_200_000
-    """A transaction that keeps readers of committed records waiting for so long hangs: make it
-    longer than the brokers' ``transaction.max.timeout.ms`` (15 minutes) by some minutes. Windows
-    that wait for it are UNKNOWN then, and it is an alert."""
+    """A transaction that keeps readers of committed records waiting for so long hangs, where no
+    coordinator says its own timeout: make it longer than the brokers'
+    ``transaction.max.timeout.ms`` (15 minutes) by some minutes. Windows that wait for it are
+    UNKNOWN then, and it is an alert."""
     skew_ms: Annotated[int, Field(ge=1000)] = DAY_MS
     """A record stamped further than this from its append time counts as skewed."""
     content_check: bool = False

@@ -10,7 +10,7 @@ import pytest
 
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.open_transactions import SOON_MS
-from tallymark_audit.model.open_transaction import OpenTransaction
+from tallymark_audit.model.open_transaction import CHECK_MS, OpenTransaction
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted.open_transactions import open_transactions
 from tallymark_audit.testing import MemoryCluster, MemoryLog, stamped
@@ -23,13 +23,22 @@ class Bench:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.timeouts: dict[int, int] = {}
+        """What coordinators say: producer id -> timeout, ms."""
         self.cluster = MemoryCluster()
         self.now = 1_000_000
         self.start()
 
     def start(self) -> None:
         made = CollectorSettings("dc1", W, max_wait_ms=0)
-        self.collector = Collector(self.store, self.cluster, made, "x", self.tick)
+        self.collector = Collector(
+            self.store,
+            self.cluster,
+            made,
+            "x",
+            self.tick,
+            timeout_of=lambda producer, _: self.timeouts.get(producer, 0),
+        )
         self.collector.start()
 
     def tick(self) -> int:
@@ -50,6 +59,13 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     with open_store(f"sqlite:///{tmp_path / 'audit.db'}") as store:
+        yield Bench(store)
+
+
+@pytest.fixture
+def stored(database: str) -> Iterator[Bench]:
+    """On each kind of database."""
+    with open_store(database) as store:
         yield Bench(store)
 
 
@@ -121,3 +137,30 @@ def test_a_collector_that_starts_again_knows_since_when(bench: Bench) -> None:
     bench.start()
     (again,) = bench.look()
     assert (again.since, again.producer) == (found.since, 7)
+
+
+def test_the_timeout_that_its_coordinator_knows_says_when_it_hangs(stored: Bench) -> None:
+    """It was found after ``audit.hanging_transaction_ms`` only, 20 minutes, though its coordinator
+    ends it after one."""
+    stored.log.append(stamped(0, 5), producer=7)
+    (found,) = stored.look()
+    assert found.timeout == 0
+    assert not found.hangs(found.since + 1_200_000, 1_200_000)
+    assert found.hangs(found.since + 1_200_001, 1_200_000)
+    stored.timeouts[7] = 60_000
+    (found,) = stored.look()
+    assert found.timeout == 60_000
+    assert not found.hangs(found.since + 60_000 + CHECK_MS, 1_200_000)
+    assert found.hangs(found.since + 60_001 + CHECK_MS, 1_200_000)
+    stored.timeouts.clear()
+    stored.start()
+    assert stored.look() == (found,), "it is stored"
+
+
+def test_the_next_transaction_has_a_timeout_of_its_own(bench: Bench) -> None:
+    bench.timeouts = {7: 60_000}
+    bench.log.append(stamped(0, 5), producer=7)
+    bench.log.append(stamped(5, 5), producer=8)
+    assert [one.timeout for one in bench.look()] == [60_000]
+    bench.log.end_transaction(7, commit=True)
+    assert [(one.producer, one.timeout) for one in bench.look()] == [(8, 0)]

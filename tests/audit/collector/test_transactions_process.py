@@ -16,10 +16,11 @@ from eventually import eventually
 from one_cluster import collecting, one_cluster, settings_of
 
 from tallymark.client import Producer
-from tallymark.deployment import Deployment
+from tallymark.deployment import Deployment, dump_toml
 from tallymark.testing.broker_thread import BrokerThread
 from tallymark_audit.collector import open_transactions as waiting_for
 from tallymark_audit.judge.verdicts import State
+from tallymark_audit.model.open_transaction import OpenTransaction
 from tallymark_audit.service import CollectorService
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted.open_transactions import open_transactions
@@ -52,9 +53,15 @@ def broker(tmp_path: Path) -> Iterator[BrokerThread]:
 
 
 @pytest.fixture
-def deployment(broker: BrokerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+def deployment(
+    broker: BrokerThread, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Deployment:
     monkeypatch.setenv("TALLYMARK_SETTINGS", str(settings_of(tmp_path)))
-    return one_cluster(broker.bootstrap_servers, tmp_path, lake=None)
+    made = one_cluster(broker.bootstrap_servers, tmp_path, lake=None)
+    audit = made.audit.model_copy(update={"store": database})
+    stored = made.model_copy(update={"audit": audit})
+    settings_of(tmp_path).write_text(dump_toml(stored))
+    return stored
 
 
 @pytest.fixture
@@ -102,6 +109,7 @@ def fail_in_a_transaction(producer: Producer) -> None:
         producer.send("views", b"%d" % (1 // 0))
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_what_was_committed_is_claimed_and_what_was_aborted_is_counted_apart(
     broker: BrokerThread, collector: CollectorService, store: Store
 ) -> None:
@@ -122,6 +130,7 @@ def test_what_was_committed_is_claimed_and_what_was_aborted_is_counted_apart(
     check(store)
 
 
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_a_producer_that_is_killed_in_a_transaction_has_lost_nothing(
     broker: BrokerThread,
     collector: CollectorService,
@@ -147,14 +156,20 @@ def test_a_producer_that_is_killed_in_a_transaction_has_lost_nothing(
         os.kill(process.pid, signal.SIGKILL)
     eventually(lambda: any("waits at offset 31" in str(row["reasons"]) for row in rows(store)))
     assert counted(store) == (-1, -1, -1)
-    with store.read() as connection:
-        (found,) = open_transactions(connection, "dc1", "views")
+
+    def opened() -> tuple[OpenTransaction, ...]:
+        with store.read() as connection:
+            return open_transactions(connection, "dc1", "views")
+
+    (found,) = opened()
     assert found.producer >= 0
+    eventually(
+        lambda: [one.timeout for one in opened()] == [60_000], what="its coordinator says it"
+    )
     with Producer(
         bootstrap_servers=broker.bootstrap_servers, transactional_id=ID, audit=False
     ) as following:
         following.init_transactions()  # which aborts it; else its coordinator does after its time
     eventually(lambda: counted(store) == (30, 30, 20))
     check(store)
-    with store.read() as connection:
-        assert open_transactions(connection, "dc1") == ()
+    assert opened() == ()

@@ -38,6 +38,12 @@ def test_whatever_fails_the_invariants_hold(first: int) -> None:
     holds(range(first, first + IN_A_TEST))
 
 
+@pytest.mark.parametrize("seed", [22746])
+def test_what_broke_once_holds(seed: int) -> None:
+    """22746: offsets that arrived late, in the next transaction of their producer."""
+    holds(range(seed, seed + 1))
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("first", range(0, IN_THE_SOAK, 500))
 def test_whatever_fails_the_invariants_hold_for_long(first: int) -> None:

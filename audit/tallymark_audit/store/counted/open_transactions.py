@@ -28,6 +28,7 @@ def open_transactions(
             row["open_producer"],
             row["open_since"],
             row["counted_through"],
+            row["open_timeout"],
         )
         for row in connection.execute(query).mappings()
     )

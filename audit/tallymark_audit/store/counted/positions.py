@@ -42,7 +42,8 @@ class PartitionFencedError(FencedError):
 class Position:
     """How far a partition is counted; times in ms. ``topic_id`` is hex, ``""`` if not known.
     ``generation`` is its collector's. ``open_offset``: where a transaction of ``open_producer``
-    begins that counting has waited for since ``open_since``; -1: for none."""
+    begins that counting has waited for since ``open_since``; -1: for none. ``open_timeout``: what
+    its coordinator knows as its timeout, 0: not known."""
 
     topic: str
     partition: int
@@ -55,6 +56,7 @@ class Position:
     open_offset: int = -1
     open_producer: int = -1
     open_since: int = 0
+    open_timeout: int = 0
 
     @property
     def place(self) -> TopicPartition:

@@ -44,11 +44,13 @@ progress = Table(
     big("open_offset", -1),
     big("open_producer", -1),
     big("open_since"),
+    big("open_timeout"),
     PrimaryKeyConstraint("cluster", "topic", "partition"),
 )
 """``next_offset``: all before it is in ``observations`` (in ``claims``, for the audit topic).
 ``open_offset``: where a transaction begins that counting waits for, -1: none; of the producer with
-the id ``open_producer`` (-1: not known), seen there since ``open_since``.
+the id ``open_producer`` (-1: not known), seen there since ``open_since``; its coordinator ends it
+after ``open_timeout`` ms (0: not known).
 ``counted_through``: when it last was at the high watermark."""
 
 damage = Table(

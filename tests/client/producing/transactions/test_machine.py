@@ -183,6 +183,33 @@ def test_after_an_unclear_addition_the_older_protocol_needs_a_new_epoch(
     assert machine.must_renew
 
 
+@pytest.mark.parametrize("unclear", UNCLEAR, ids=str)
+def test_after_unclear_offsets_the_older_protocol_needs_a_new_epoch(
+    unclear: TallymarkError,
+) -> None:
+    """A delayed TxnOffsetCommit of an aborted transaction was committed with the next one: in the
+    older protocol both have one epoch (seed 22746 of the simulation)."""
+    machine = ready(implicit=False)
+    machine.begin()
+    machine.offsets_added()
+    machine.offsets_asked()
+    assert machine.offsets_failed(unclear), "the same offsets are sent again"
+    machine.abort()
+    assert machine.end_wanted()
+    machine.ended(NO_IDENTITY)
+    assert machine.must_renew
+
+
+def test_after_unclear_offsets_each_end_has_a_new_epoch_anyway_in_the_protocol_of_kafka_4() -> None:
+    machine = begun(implicit=True)
+    machine.offsets_asked()
+    assert machine.offsets_failed(TimedOutError("no answer"))
+    machine.abort()
+    assert machine.end_wanted()
+    machine.ended((7, 1))
+    assert not machine.must_renew
+
+
 def test_a_lost_batch_makes_a_commit_impossible() -> None:
     machine = begun(implicit=True)
     machine.commit()

@@ -9,10 +9,10 @@
 
 Two protocols. With ``transaction.version`` 2 (KIP-890) a Produce adds its partitions by itself and
 EndTxn answers the epoch of the next transaction. Before it, partitions are added by
-AddPartitionsToTxn before their first batch, and the epoch stays; a delayed EndTxn or
-AddPartitionsToTxn may then hit the *next* transaction (KAFKA-17754). So after any unclear answer,
-and after any batch that was lost, the machine does not begin before InitProducerId gave a new epoch
-(:attr:`TransactionMachine.must_renew`).
+AddPartitionsToTxn before their first batch, and the epoch stays; a delayed EndTxn,
+AddPartitionsToTxn or TxnOffsetCommit may then hit the *next* transaction (KAFKA-17754). So after
+any unclear answer, and after any batch that was lost, the machine does not begin before
+InitProducerId gave a new epoch (:attr:`TransactionMachine.must_renew`).
 
 A decision once asked for is not changed: while the answer to a commit is not known, the only call
 is another commit.
@@ -231,8 +231,9 @@ class TransactionMachine:
     def offsets_failed(self, error: TallymarkError) -> bool:
         """TxnOffsetCommit was not answered, or with an error. Whether to ask again: the same
         offsets a second time are the same."""
-        if not isinstance(error, KafkaError):
+        if self._unclear(error):
             return True
+        assert isinstance(error, KafkaError)
         return self._failed(error, kind_of_answer(error.code, by_coordinator=False))
 
     def batch_lost(self, error: TallymarkError) -> None:
