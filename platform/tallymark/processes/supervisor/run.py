@@ -21,6 +21,11 @@ from tallymark.processes.supervisor.state import Child, State
 
 POLL_SECONDS = 0.05
 STOP_SECONDS = 15.0
+"""How long a process may take to stop, before it is killed."""
+BROKER_STOP_SECONDS = 60.0
+"""The same of brokers: handing over leads and all that waits for others have 15 s and 30 s by
+default, then logs are flushed (20 s for 10,000 partitions). One that is killed meanwhile recovers
+its logs at the next start."""
 ROTATE_MS = 2_000
 """How often logs are looked at: a process that writes as fast as it can is bounded by
 :mod:`tallymark.processes.log_rates`."""
@@ -83,8 +88,10 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop what consumes first, then the brokers, then ZooKeeper; kill what does not end."""
-        for stage in _stop_stages(list(self._specs)):
-            self._stop_stage(stage)
+        consumers, brokers, zookeeper = _stop_stages(list(self._specs))
+        self._stop_stage(consumers, STOP_SECONDS)
+        self._stop_stage(brokers, BROKER_STOP_SECONDS)
+        self._stop_stage(zookeeper, STOP_SECONDS)
         if self._control is not None:
             self._control.close()
         if self._lock is not None:
@@ -160,12 +167,12 @@ class Supervisor:
             "log": str(self.log_path(name)),
         }
 
-    def _stop_stage(self, names: list[str]) -> None:
+    def _stop_stage(self, names: list[str], seconds: float) -> None:
         for name in names:
             self._set(state.stop(self._children[name], now_ms()))
             if name in self._processes:
                 self._processes[name].send(signal.SIGTERM)
-        if not self._wait_gone(names, STOP_SECONDS):
+        if not self._wait_gone(names, seconds):
             for name in names:
                 if name in self._processes:
                     self._processes[name].send(signal.SIGKILL)
