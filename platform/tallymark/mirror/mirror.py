@@ -229,9 +229,7 @@ class Mirror:
         found = self._source.check_topics()
         progress = self._copier.progress
         for partition, stored in found.fresh.items():
-            copy = progress.get(partition)
-            if copy is None or stored not in (copy.stored, copy.storing):
-                progress.begin(partition, stored)
+            progress.assigned(partition, stored, self._source.topic_id(partition))
         took = time.monotonic() - began
         pause = max(TOPIC_CHECK_SECONDS, 20 * took)  # rarer with many topics
         self._check_topics_at = time.monotonic() + pause

@@ -171,10 +171,21 @@ class CopyProgress:
     def __init__(self) -> None:
         self._partitions: dict[Partition, PartitionCopy] = {}
         self._copied: dict[Partition, list[Range]] = {}
+        self._topic_ids: dict[Partition, str] = {}
 
     def get(self, partition: Partition) -> PartitionCopy | None:
         """The partition, if it was begun."""
         return self._partitions.get(partition)
+
+    def assigned(self, partition: Partition, stored: int, topic_id: str) -> None:
+        """The partition is ours, perhaps again, with this stored offset (UNKNOWN: none), of a topic
+        with this id ("": not known). Earlier progress counts, unless another consumer has moved the
+        offset, or it is of a topic of that name that is gone."""
+        copy, known = self._partitions.get(partition), self._topic_ids.get(partition, "")
+        is_other = bool(known and topic_id) and known != topic_id
+        if copy is None or is_other or stored not in (copy.stored, copy.storing):
+            self.begin(partition, stored)
+        self._topic_ids[partition] = topic_id or known
 
     def begin(self, partition: Partition, stored: int = UNKNOWN) -> PartitionCopy:
         """Begin at the stored offset; earlier progress does not count."""
@@ -239,11 +250,13 @@ class CopyProgress:
                 self._partitions[partition].was_stored(offset)
 
     def release(self) -> dict[Partition, int]:
-        """Give up all partitions. Returns the offsets to store. Partitions with open ranges are
-        remembered, since they may be assigned again."""
+        """Give up all partitions. Returns the offsets to store. Partitions are remembered, since
+        they may be assigned again, and whether the offsets were stored is not known: but for those
+        without an open range of which nothing was copied, or without leader epochs, by which
+        another consumer's log could not be told from ours."""
         offsets = self.to_store(self._partitions)
         for partition, copy in list(self._partitions.items()):
-            if not copy.open_count:
+            if not copy.open_count and copy.epoch <= UNKNOWN:
                 self.forget(partition)
         return offsets
 
