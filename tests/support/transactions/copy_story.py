@@ -186,7 +186,8 @@ class CopyStory:
             for copier in self.copiers
             for operation in transactions_of(copier.name, _lines(copier.journal))
         ]
-        assert problems(self.reader.read, self.count, journals) == []
+        found = problems(self.reader.read, self.count, journals)
+        assert not found, "\n".join(found)
         nothing_hangs(self.servers)
         again = CommittedReader(self.servers)
         again.start()
