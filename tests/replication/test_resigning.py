@@ -20,7 +20,7 @@ def test_it_names_no_leader_and_leaves_the_isr_with_what_it_has_for_sure() -> No
     assert (change.state.leader, change.state.leader_epoch) == (NO_LEADER, 4)
     assert change.state.isr == (2, 3)
     assert change.state.incomplete == {1: TAIL}
-    assert change.why == "broker 1 resigns: its log is bad from offset 7 on"
+    assert change.why == "broker 1 resigns: its log cannot be used from offset 7 on"
     one.answered(written(change), 0)
     assert one.is_lost
     assert one.wish() is None

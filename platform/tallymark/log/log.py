@@ -20,7 +20,7 @@ from __future__ import annotations
 from tallymark.errors import CODES, CorruptRecordError, KafkaError
 from tallymark.log.config import LogConfig
 from tallymark.log.copying import CopyingLog
-from tallymark.log.disk.files import Data, Files
+from tallymark.log.disk.files import Data, Files, NoRoomError
 from tallymark.log.disk.health import DiskHealth, guarded
 from tallymark.log.disk.kept_offsets import StartOffsets
 from tallymark.log.disk.partition_folder import key_of
@@ -79,6 +79,8 @@ class Log(CopyingLog):
         self._half_cut = False
         self.cuts = 0
         self.corrupt_from = -1
+        self.lacks_room = False
+        """Whether the last append was refused because the disk is full."""
         self.save_recovery_points = lambda: None
 
     @classmethod
@@ -147,11 +149,14 @@ class Log(CopyingLog):
         if late is not None:
             raise late
         try:
-            return self._write(header, data, now_ms, leader_epoch)
+            written = self._write(header, data, now_ms, leader_epoch)
         except OSError as error:
+            self.lacks_room = isinstance(error, NoRoomError)
             raise self._health.failed(error, f"append to {self.name}") from error
         except CorruptRecordError as error:
             raise KafkaError(CODES["CORRUPT_MESSAGE"], f"append to {self.name}: {error}") from error
+        self.lacks_room = False
+        return written
 
     def _write(self, header: BatchHeader, data: Data, now_ms: int, leader_epoch: int) -> AppendInfo:
         first = self.end_offset

@@ -63,7 +63,7 @@ def next_isr(
 def resignation(
     partition: TopicPartition, state: PartitionState, me: int, tail: Tail
 ) -> ChangeState:
-    """The leader ``me`` found its own log bad behind ``tail``: no broker leads, and it leaves the
+    """The leader ``me`` found its own log bad, or its disk full, behind ``tail``: no broker leads, and it leaves the
     ISR, as a broker does that starts with an incomplete log."""
     after = replace(
         state,
@@ -72,7 +72,7 @@ def resignation(
         isr=tuple(one for one in state.isr if one != me),
         incomplete={**state.incomplete, me: tail},
     )
-    why = f"broker {me} resigns: its log is bad from offset {tail.end} on"
+    why = f"broker {me} resigns: its log cannot be used from offset {tail.end} on"
     return ChangeState(partition, state.version, after, why)
 
 

@@ -78,3 +78,38 @@ def test_a_leader_whose_disk_fails_is_replaced(cluster: BrokersInMemory) -> None
     write(cluster, VALUES[3:])
     assert values_at(cluster, *others) == VALUES
     cluster.disks[first].mend_disk("/")
+
+
+def test_a_leader_whose_disk_is_full_is_replaced_and_comes_back_with_room(tmp_path: Path) -> None:
+    """A file filled the disk of one broker of three: its partitions refused all writes for as long
+    as it was there, though two other brokers had the records and room. That broker has nothing to
+    copy at first, so it is in sync until the next record: that one waits until it is out."""
+    with BrokersInMemory(tmp_path, replica_lag_time_max_ms=1500) as cluster:
+        cluster.create("t", min_insync_replicas=2)
+        write(cluster, VALUES[:3])
+        cluster.wait_until_equal("t")
+        first = cluster.leader("t")
+        cluster.disks[first].fill(0)
+        assert cluster.produce("t", b"refused", leader=first).error_code != 0
+        eventually(lambda: cluster.state("t").leader not in (first, -1))
+        write(cluster, VALUES[3:])
+        others = [one for one in cluster.brokers if one != first]
+        assert values_at(cluster, *others) == VALUES
+        assert set(cluster.state("t").isr) == set(others)
+        cluster.disks[first].empty()
+        eventually(lambda: set(cluster.state("t").isr) == {1, 2, 3})
+        assert values_at(cluster) == VALUES
+        assert cluster.state("t").incomplete == {}
+
+
+def test_a_leader_whose_disk_was_full_for_a_moment_goes_on(cluster: BrokersInMemory) -> None:
+    first = cluster.leader("t")
+    cluster.disks[first].fill(0)
+    assert cluster.produce("t", b"refused", leader=first).error_code != 0
+    cluster.disks[first].empty()
+    write(cluster, VALUES)
+    found = cluster.partition(first, "t")
+    assert found is not None
+    assert not found.log.lacks_room
+    assert cluster.state("t").leader == first
+    assert cluster.state("t").leader_epoch == 0

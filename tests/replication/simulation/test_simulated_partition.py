@@ -64,7 +64,7 @@ def test_runs_do_something() -> None:
         " reports broker ",
         " rots",
         "though",
-        "resigns: its log is bad",
+        "resigns: its log cannot be used",
         "is corrupt on this disk",
         *(f"kind='{kind}'" for kind in FAULTS),
     ):

@@ -29,6 +29,8 @@ from tallymark.replication.truncation import EpochEnd, last_epoch_of
 
 log = logging.getLogger(__name__)
 
+_LOOKS_WITHOUT_ROOM: Final = 3
+"""A look is a second. Where the disks of all replicas are full the lead goes around, slowly."""
 _ELSEWHERE_MS: Final = 15 * 60 * 1000
 """A consumer comes back from a follower after 5 minutes (``metadata.max.age.ms``)."""
 
@@ -43,6 +45,7 @@ class ReplicatedLead:
         "_brokers",
         "_elsewhere_until_ms",
         "_is_ended",
+        "_looks_without_room",
         "_named",
         "_now_ms",
         "_resting",
@@ -77,6 +80,8 @@ class ReplicatedLead:
         self._elsewhere_until_ms = NEVER
         self._was_enough = True
         self._is_ended = False
+        self._looks_without_room = 0
+        partition.log.lacks_room = False  # an append of this lead decides
 
     # --- what handlers ask
 
@@ -230,21 +235,25 @@ class ReplicatedLead:
         self.settle()
 
     def look_at_own_log(self) -> None:
-        """Give up the lead where the disk has failed or a batch is corrupt, and another member of
-        the ISR can lead; not any more when retention has deleted that batch."""
+        """Give up the lead where the disk has failed, stays full, or a batch is corrupt, and
+        another member of the ISR can lead; not any more when retention has deleted that batch, or
+        there is room."""
         log_ = self.partition.log
+        self._looks_without_room = self._looks_without_room + 1 if log_.lacks_room else 0
         if log_.is_offline:
             bad_from = log_.recovery_point
         elif log_.is_corrupt:
             bad_from = log_.corrupt_from
+        elif self._looks_without_room >= _LOOKS_WITHOUT_ROOM:
+            bad_from = log_.end_offset  # what is there is good
         else:
             if self.leader.resigns:
                 self.leader.resign(None)
             return
         if not self.leader.resigns:
             log.error(
-                "gives up the lead when another broker can lead partition=%s epoch=%d: the log is "
-                "bad from offset %d on; high_watermark=%d end=%d",
+                "gives up the lead when another broker can lead partition=%s epoch=%d: the log "
+                "cannot be used from offset %d on; high_watermark=%d end=%d",
                 self.partition,
                 self.leader.epoch,
                 bad_from,
