@@ -5,13 +5,12 @@ is the simulation, ``testing/simulation/test_transactional_seeds.py``."""
 from __future__ import annotations
 
 import itertools
-import os
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from copied_cluster import copied_cluster
-from copy_story import SOURCE, TARGET, CopyStory
+from copy_story import COUNT, SOURCE, TARGET, CopyStory
 from powered_broker import Machine
 from replicated_cluster import ReplicatedCluster
 
@@ -19,7 +18,6 @@ from tallymark.protocol.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(1800)]
 
-COUNT: Final = int(os.environ.get("COPIED_RECORDS", "100000"))
 TOPICS: Final = (SOURCE, TARGET, TRANSACTIONS_TOPIC, OFFSETS_TOPIC)
 FAILURES: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     "one": (1, {}),

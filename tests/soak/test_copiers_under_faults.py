@@ -5,7 +5,6 @@ input, no record twice, in order, also as a committed reader sees it meanwhile."
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from broker_process import BrokerProcess
 from copied_cluster import SETTINGS, copied_cluster, no_traceback
-from copy_story import TARGET, CopyStory, Hijacker, create_topics
+from copy_story import COUNT, TARGET, CopyStory, Hijacker, create_topics
 from left_open import leave_open
 
 from tallymark import Producer
@@ -25,7 +24,6 @@ from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC
 from tallymark.transactions.records import decode_key, decode_value, encode_key, encode_value
 
 pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(1800)]
-COUNT = int(os.environ.get("COPIED_RECORDS", "100000"))
 FAULTS = ("kill", "bounce", "pause")
 PROTOCOLS = (1, 2)
 PAUSED_SECONDS = 4

@@ -4,14 +4,14 @@ once, and nothing hangs."""
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from asked_cluster import wait_for
 from copied_cluster import copied_cluster
-from copy_story import CopyStory
+from copy_story import COUNT, CopyStory
 from replicated_cluster import ReplicatedCluster
 
 from tallymark import Admin
@@ -19,10 +19,9 @@ from tallymark.errors import TallymarkError
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 
 pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(1800)]
-COUNT = int(os.environ.get("COPIED_RECORDS", "100000"))
 ROUNDS = 6
 STATE = (TRANSACTIONS_TOPIC, OFFSETS_TOPIC)
-TWO_REPLICAS = {
+TWO_REPLICAS: dict[str, Any] = {
     "transaction_state_log_replication_factor": 2,
     "offsets_topic_replication_factor": 2,
 }

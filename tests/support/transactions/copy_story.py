@@ -9,6 +9,7 @@ Jepsen's checks run over their transactions and what was read (:mod:`copier_jour
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -31,6 +32,8 @@ from tallymark.transactions.transaction import IDLE, NAMES
 PARTITIONS: Final = 2
 SOURCE: Final = "input"
 TARGET: Final = "output"
+COUNT: Final = int(os.environ.get("COPIED_RECORDS", "100000"))
+"""How many records the long tests copy."""
 SECONDS: Final = 300
 ENDED: Final = {NAMES[state] for state in IDLE}
 
