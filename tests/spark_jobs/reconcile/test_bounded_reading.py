@@ -28,6 +28,7 @@ from tallymark_spark_jobs.reconcile.reading.claims import claims_by_client
 from tallymark_spark_jobs.reconcile.reading.count_tasks import Counting, count_spans, read_rows
 from tallymark_spark_jobs.reconcile.reading.damages import damaged, expired, open_notes
 from tallymark_spark_jobs.reconcile.reading.evidence import search_spans
+from tallymark_spark_jobs.reconcile.reading.open_transactions import OpenAt, named
 from tallymark_spark_jobs.reconcile.reading.read_plan import (
     Bounds,
     Planned,
@@ -112,10 +113,13 @@ def test_what_stands_behind_an_open_transaction_is_not_known_and_not_lost(
         with Producer(bootstrap_servers=servers, audit=False, stamp=True) as another:
             another.send("t", b"committed", partition=0, timestamp=START + 11 * W)
         plan = plan_of(deployment, Bounds(period, None))
-        assert plan.open == (("dc1", "t", 0, 10 * EACH),)
+        with Admin(bootstrap_servers=servers) as admin:
+            own = admin.describe_transactions(["id"])["id"].producer_id
+        assert plan.open == (("dc1", "t", 0, 10 * EACH, own, "id"),)
         notes = [*read_rows(counted(plan, period)).notes, *open_notes(plan.open)]
         (found,) = damaged(notes)
-        assert "transaction is open" in found.reason
+        whose = f"a transaction of producer {own} (transactional id 'id') is open there"
+        assert whose in found.reason
         newest = START + 10 * W - W // EACH
         assert (found.offset, found.end, found.since, found.until) == (10 * EACH, -1, newest, -1)
         damage = Damage(downstream=(found,))
@@ -124,6 +128,28 @@ def test_what_stands_behind_an_open_transaction_is_not_known_and_not_lost(
         earlier = Bounds(Period(START, START + 2 * W), W)
         assert plan_of(deployment, earlier).open == ()
     assert plan_of(deployment, Bounds(period, None)).open == ()
+
+
+def test_what_is_not_known_of_an_open_transaction_is_not_said() -> None:
+    """Brokers that do not say, or ids that we may not see, hold up no reconciliation."""
+    at = OpenAt("dc1", "t", 0, 7)
+    by_producer = at._replace(producer=5)
+    assert at.whose == "a transaction"
+    assert by_producer.whose == "a transaction of producer 5"
+    long = by_producer._replace(transactional_id="x" * 200)
+    assert long.whose == f"a transaction of producer 5 (transactional id '{'x' * 100}')"
+
+
+def test_a_cluster_that_goes_away_meanwhile_leaves_the_transaction_unnamed(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker:
+        servers = broker.bootstrap_servers
+        with Admin(bootstrap_servers=servers) as admin:
+            admin.create_topic("t", 1)
+        reader = SimpleConsumer(bootstrap_servers=servers, request_timeout_ms=500)
+        reader.end_offsets("t")
+    with reader:
+        found = named([OpenAt("dc1", "t", 0, 0)], reader, lambda: Admin(bootstrap_servers=servers))
+    assert found == [OpenAt("dc1", "t", 0, 0)]
 
 
 def test_a_log_is_read_until_a_collector_last_saw_a_window_change(deployment: Deployment) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from tallymark_audit.judge.damage import Damaged
 from tallymark_spark_jobs.reconcile.reading.count_tasks import SpanNote
-from tallymark_spark_jobs.reconcile.reading.read_plan import OpenAt
+from tallymark_spark_jobs.reconcile.reading.open_transactions import OpenAt
 from tallymark_spark_jobs.reconcile.shapes.tallies import ClusterTopic
 from tallymark_spark_jobs.source.reading import Damage
 
@@ -28,12 +29,19 @@ def damaged(notes: Sequence[SpanNote]) -> tuple[Damaged, ...]:
     return joined(found)
 
 
+_OPEN: Final = "is open there, and may be committed or aborted yet"
+
+
 def open_notes(waits: Iterable[OpenAt]) -> list[SpanNote]:
     """What is not read since a transaction is open, as of a batch that cannot be read: it is not
     known either what stands there and behind it."""
-    why = "a transaction is open there, and may be committed or aborted yet"
     return [
-        SpanNote(*one[:3], one.offset, one.offset, damages=(Damage(one.offset, -1, why, -1, -1),))
+        SpanNote(
+            *one[:3],
+            one.offset,
+            one.offset,
+            damages=(Damage(one.offset, -1, f"{one.whose} {_OPEN}", -1, -1),),
+        )
         for one in waits
     ]
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, NamedTuple
 
-from tallymark.client import SimpleConsumer, TopicInfo
+from tallymark.client import Admin, SimpleConsumer, TopicInfo
 from tallymark.client.core.security.deployment import ConnectionSettings
 from tallymark.client.reading.isolation import Isolation
 from tallymark.errors import TallymarkError, UserError
 from tallymark.protocol.schema import ZERO_UUID
+from tallymark_spark_jobs.reconcile.reading.open_transactions import OpenAt, named
 from tallymark_spark_jobs.reconcile.reading.survey import TIMEOUT_MS, ClusterSurvey
 from tallymark_spark_jobs.reconcile.shapes.period import Period
 from tallymark_spark_jobs.reconcile.shapes.resolve import Stretch
@@ -43,16 +45,6 @@ class Unread(NamedTuple):
     partition: int
     first: int
     last: int
-
-
-class OpenAt(NamedTuple):
-    """A transaction that is open begins at ``offset`` of a log: what stands there and behind it was
-    not read, also what other producers sent."""
-
-    cluster: str
-    topic: str
-    partition: int
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +109,7 @@ def read_plan(clusters: Sequence[ClusterSurvey], bounds: Bounds) -> ReadPlan:
             continue
         try:
             with _consumer(cluster) as consumer, _consumer(cluster, "read_uncommitted") as other:
-                there = consumer.topics()
+                there, open_here = consumer.topics(), list[OpenAt]()
                 for topic in cluster.topics:
                     written = other.end_offsets(topic)  # first: what is written now is not open
                     for span, end in _spans(consumer, cluster.name, there[topic], bounds):
@@ -126,7 +118,8 @@ def read_plan(clusters: Sequence[ClusterSurvey], bounds: Bounds) -> ReadPlan:
                             place = cluster.name, topic, span.partition
                             unread.append(Unread(*place, span.end, end - 1))
                         elif written.get(span.partition, 0) > end:
-                            waits.append(OpenAt(cluster.name, topic, span.partition, end))
+                            open_here.append(OpenAt(cluster.name, topic, span.partition, end))
+                waits += named(open_here, other, partial(_admin, cluster))
         except UserError:
             raise
         except (TallymarkError, OSError, KeyError) as error:
@@ -176,6 +169,11 @@ def _consumer(cluster: ClusterSurvey, isolation: Isolation = "read_committed") -
         request_timeout_ms=TIMEOUT_MS,
         isolation=isolation,
     )
+
+
+def _admin(cluster: ClusterSurvey) -> Admin:
+    settings = cluster.connection
+    return Admin(**settings, client_id="tallymark-reconcile", request_timeout_ms=TIMEOUT_MS)
 
 
 def _spans(
