@@ -1,6 +1,7 @@
 """A real broker, one of whose compacted topics is fed batches that unpack to all that a produce
 allows, in millions of records: its compaction takes its time, and the memory that is stated; other
-topics are compacted, and written to, as ever."""
+topics are compacted, and written to, as ever. A second broker does the same work without the
+attack: what a busy machine does to one it does to both."""
 
 from __future__ import annotations
 
@@ -33,9 +34,9 @@ CONFIGS = {
 BOMBS, PHASE_S = 6, 30
 MEMORY = 128 * MIB + 4 * 16 * MIB
 """Of the cleaner: its map of keys (log.cleaner.dedupe.buffer.size), and one batch, unpacked."""
-LATENCY, CLEANED, AFTERWARDS = 2.5, 2.5, 1.2
-"""As ratios of medians to the time before: a produce to another topic, and from there until that
-topic is compacted; and the produce after the attack."""
+LATENCY, CLEANED, AFTERWARDS = 2.5, 2.5, 1.5
+"""As ratios of medians to the broker beside, in the same time: a produce to another topic, and from
+there until that topic is compacted; and both after the attack."""
 
 
 def bomb(number: int, count: int = 900_000) -> bytes:
@@ -100,17 +101,23 @@ def test_the_compaction_of_one_topic_costs_that_topic(tmp_path: Path) -> None:
     """All records of a batch were there at once, 200 MB of a megabyte; and while its log was read
     from the start again no other topic was compacted."""
     settings = {"log_cleaner_backoff_ms": BACKOFF_S * 1000}
-    with BrokerProcess(tmp_path, **settings) as broker:
-        with Admin(bootstrap_servers=broker.address) as admin:
-            admin.create_topic("views", 1, {**CONFIGS, "segment.bytes": "16384"})
-            admin.create_topic("hostile", 1, {**CONFIGS, "segment.bytes": str(MIB)})
-        bystander = Bystander(broker)
+    for name in ("attacked", "beside"):
+        (tmp_path / name).mkdir()
+    with (
+        BrokerProcess(tmp_path / "attacked", **settings) as broker,
+        BrokerProcess(tmp_path / "beside", **settings) as beside,
+    ):
+        for each in (broker, beside):
+            with Admin(bootstrap_servers=each.address) as admin:
+                admin.create_topic("views", 1, {**CONFIGS, "segment.bytes": "16384"})
+                admin.create_topic("hostile", 1, {**CONFIGS, "segment.bytes": str(MIB)})
+        bystanders = Bystander(broker), Bystander(beside)
         bombs = [bomb(number) for number in range(BOMBS)]
-        before = bystander.watch(PHASE_S)
+        before = ratios(*bystanders)
         usual = children_peak(broker.pid)
         with ThreadPoolExecutor(1) as attack:
             fed = attack.submit(feed, broker, bombs)
-            meanwhile = bystander.watch(PHASE_S)
+            meanwhile = ratios(*bystanders)
             fed.result()
         peak = children_peak(broker.pid)
         began = time.monotonic()
@@ -118,17 +125,26 @@ def test_the_compaction_of_one_topic_costs_that_topic(tmp_path: Path) -> None:
             assert time.monotonic() < began + 600, "it is never compacted"
             time.sleep(0.5)
         settled(broker)
-        after = bystander.watch(PHASE_S)
+        after = ratios(*bystanders)
         broker.stop()
         text = broker.log.read_bytes()
     print(f"{before=} {meanwhile=} {after=} {usual / MIB=:.0f} {peak / MIB=:.0f}")
     assert b"Traceback" not in text
     assert len(text) < 100_000
     assert peak < usual + MEMORY
-    assert meanwhile[0] < LATENCY * before[0], "a produce to another topic"
-    assert meanwhile[1] < CLEANED * before[1], "the other topic's compaction"
-    assert after[0] < AFTERWARDS * before[0]
-    assert after[1] < AFTERWARDS * before[1]
+    assert meanwhile[0] < LATENCY, "a produce to another topic"
+    assert meanwhile[1] < CLEANED, "the other topic's compaction"
+    assert after[0] < AFTERWARDS
+    assert after[1] < AFTERWARDS
+
+
+def ratios(here: Bystander, there: Bystander) -> tuple[float, float]:
+    """The medians of here by those of there, watched in the same time."""
+    with ThreadPoolExecutor(1) as side:
+        watched = side.submit(there.watch, PHASE_S)
+        produce, cleaned = here.watch(PHASE_S)
+        produce_there, cleaned_there = watched.result()
+    return produce / produce_there, cleaned / cleaned_there
 
 
 def feed(broker: BrokerProcess, bombs: Sequence[bytes]) -> None:
