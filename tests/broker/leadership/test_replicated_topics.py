@@ -194,3 +194,46 @@ def test_writes_go_on_while_leaders_change(cluster: Cluster) -> None:
     values = cluster.wait_until_equal("t")
     there = [value for value in values if value in set(acknowledged)]
     assert there == acknowledged
+
+
+def test_a_topic_made_again_while_a_broker_was_away_has_no_record_of_the_old_one(
+    cluster: Cluster,
+) -> None:
+    """The broker comes back with the log of the old topic, and gets a replica of the new one under
+    the same name, whose offsets and epochs fit."""
+    write(cluster, VALUES[:5])
+    cluster.wait_until_equal("t")
+    away = next(one for one in cluster.brokers if one != cluster.leader("t"))
+    cluster.brokers[away].stop()
+    delete(cluster.any_address, "t")
+    others = tuple(one for one in cluster.brokers if one != away)
+    cluster.create("t", 2, min_insync_replicas=2)
+    write(cluster, VALUES[5:])
+    cluster.brokers[away].start()
+    with Admin(bootstrap_servers=cluster.any_address) as admin:
+        admin.move_partitions({("t", 0): (away, *others)}).check()
+    eventually(lambda: cluster.topic("t").of(0) == Assignment((away, *others)))
+    assert cluster.wait_until_equal("t") == VALUES[5:]
+
+
+def test_a_minimum_raised_above_the_isr_refuses_acks_all_until_enough_are_back(
+    cluster: Cluster,
+) -> None:
+    """Records of before stay readable, and what acks=1 writes meanwhile is committed when the third
+    broker is back."""
+    write(cluster, VALUES[:2])
+    leader = cluster.leader("t")
+    away = next(one for one in cluster.brokers if one != leader)
+    cluster.brokers[away].stop()
+    eventually(lambda: set(cluster.state("t").isr) == set(cluster.brokers) - {away})
+    with Admin(bootstrap_servers=cluster.any_address) as admin:
+        admin.alter_configs({("topic", "t"): {"min.insync.replicas": "3"}}).check()
+    eventually(lambda: error_of(cluster) == "NOT_ENOUGH_REPLICAS")
+    written = len(cluster.content(leader, "t")[0])
+    assert error_of(cluster, acks=1) == "NONE"
+    values, high_watermark = cluster.content(leader, "t")
+    assert (len(values), values[:2]) == (written + 1, VALUES[:2])
+    assert 2 <= high_watermark <= written
+    cluster.brokers[away].start()
+    eventually(lambda: error_of(cluster) == "NONE")
+    assert cluster.wait_until_equal("t")[: written + 1] == values
