@@ -27,7 +27,7 @@ FOUND: Final = {
     "decision_is_committed_first": Found(0, "decision_is_final"),
     "decision_is_final": Found(0, "decision_is_final"),
     "verification": Found(0, "fenced_by_others_only"),
-    "marker_takes_the_guard": Found(10, "nothing_hangs"),
+    "marker_takes_the_guard": Found(80, "nothing_hangs"),
     "epoch_of_a_marker": Found(94, "all_or_nothing"),
     "coordinator_epoch_of_a_marker": Found(6, "no_aborted_record_is_visible"),
     "marker_of_a_newer_epoch_only": Found(1, "nothing_hangs"),
