@@ -14,6 +14,9 @@ from typing import Self
 from tallymark.processes.child_process import kill_process
 from tallymark.testing.zookeeper import free_port
 
+STOP_SECONDS = 60.0
+"""What the guide grants a clean stop: handing over leads, what waits for others, the disk."""
+
 
 class BrokerProcess:
     """A broker with its data and its log below ``folder``; the same port at every start.
@@ -50,11 +53,13 @@ class BrokerProcess:
         with self.log.open("ab") as log:
             begin = log.tell()
             command = [*limit, sys.executable, *self.program, *self._options, *self.cluster]
-            env = None if self.code is None else environment_of(self.code)
+            env = dict(os.environ) if self.code is None else environment_of(self.code)
+            env["PYTHONFAULTHANDLER"] = "1"  # see stop
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
         deadline = time.monotonic() + seconds
         while f"ready {self.address}".encode() not in self._log_from(begin):
-            assert self._process.poll() is None, self.log.read_text()[-5000:]
+            ended = self._process.poll()
+            assert ended is None, f"ended with {ended} at its start: {self._end_of_log()}"
             assert time.monotonic() < deadline, self.log.read_text()[-5000:]
             time.sleep(0.02)
 
@@ -64,11 +69,20 @@ class BrokerProcess:
         kill_process(self._process)
 
     def stop(self) -> None:
-        """A clean stop."""
+        """A clean stop. One that hangs says in the log where all of its threads are."""
         process = self._process
         assert process is not None
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, self.log.read_text()[-5000:]
+        try:
+            ended = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            process.wait(10)
+            raise AssertionError(f"the stop hangs: {self._end_of_log()}") from None
+        assert ended == 0, f"the stop ended with {ended}: {self._end_of_log()}"
+
+    def _end_of_log(self) -> str:
+        return self.log.read_text(errors="replace")[-8000:]
 
     def pause(self) -> None:
         """``SIGSTOP``: it is there, and does nothing."""
