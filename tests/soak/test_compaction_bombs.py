@@ -34,7 +34,7 @@ CONFIGS = {
 BOMBS, PHASE_S = 6, 30
 MEMORY = 128 * MIB + 4 * 16 * MIB
 """Of the cleaner: its map of keys (log.cleaner.dedupe.buffer.size), and one batch, unpacked."""
-LATENCY, CLEANED, AFTERWARDS = 2.5, 2.5, 1.5
+LATENCY, CLEANED, AFTERWARDS = 2.5, 2.5, 2.0
 """As ratios of medians to the broker beside, in the same time: a produce to another topic, and from
 there until that topic is compacted; and both after the attack."""
 

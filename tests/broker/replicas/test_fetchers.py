@@ -197,6 +197,20 @@ def test_a_partition_is_followed_once() -> None:
     copying.run(work)
 
 
+def test_an_image_that_is_applied_while_the_broker_stops_begins_no_copying() -> None:
+    """The fetcher that it began was stopped by no one, and tried its leader until the process
+    ended."""
+    copying = Copying()
+
+    async def work(followers: Followers) -> None:
+        await followers.unfollow([("orders", 0)])
+        await followers.stop()
+        followers.follow(copying.partition, 1)
+        assert followers.now()[:3] == (0, 0, 0)
+
+    copying.run(work)
+
+
 def test_a_fault_of_ours_does_not_end_the_copying(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -55,6 +55,7 @@ class Followers:
         self._cutter = cutter
         self._followed: dict[TopicPartition, tuple[FollowedPartition, Fetcher]] = {}
         self._fetchers: dict[_Slot, Fetcher] = {}
+        self._is_stopped = False
 
     def __iter__(self) -> Iterator[FollowedPartition]:
         return (followed for followed, _ in tuple(self._followed.values()))
@@ -63,7 +64,10 @@ class Followers:
         """Copy the partition from broker ``leader``, in the partition's leader epoch.
         ``is_member``: this broker is in the ISR.
         ``begin_replicated`` was called for it. The one before is to be ended first
-        (:meth:`unfollow`); ValueError where it was not."""
+        (:meth:`unfollow`); ValueError where it was not. After :meth:`stop` nothing is copied: an
+        image may still be applied then."""
+        if self._is_stopped:
+            return
         copying = self._copying
         key = partition.topic, partition.index
         if key in self._followed:
@@ -129,4 +133,5 @@ class Followers:
 
     async def stop(self) -> None:
         """Copy nothing any more. On return nothing is being appended or cut."""
+        self._is_stopped = True
         await self.unfollow(tuple(self._followed))
