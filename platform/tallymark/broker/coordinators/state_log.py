@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
@@ -14,7 +15,10 @@ from tallymark.log.producers.state import next_sequence
 from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
 from tallymark.protocol.records.markers import marker_of
 
-_READ_BYTES: Final = 1024 * 1024
+_READ_BYTES: Final = 64 * 1024
+_PAUSE: Final = 0.0002
+"""Seconds between two parts of a replay, in which the event loop gets its turn: otherwise it has to
+wait until the interpreter takes its lock from the thread that replays."""
 _BATCH_BYTES: Final = 256 * 1024
 """Records of one decision go into batches of about this size, well below the limit of a batch."""
 _RECORD_OVERHEAD: Final = 40
@@ -140,6 +144,8 @@ def replay_log(source: Log, state: S, wanted: Callable[[], bool] = lambda: True)
         if following <= at:
             break
         at = following
+        if at < source.end_offset:
+            time.sleep(_PAUSE)
     return state
 
 
