@@ -110,7 +110,7 @@ def test_a_request_in_a_state(request_: str, state: str, expected: str) -> None:
         after = transactions.shard.state.get("id")
         assert after is not None
         if becomes == "-":
-            assert after is before
+            assert after == before
         else:
             assert STATES[after.state] == becomes
 
@@ -227,7 +227,7 @@ def test_a_partition_that_the_coordinator_does_not_know_yet_does_not_join_for_it
         before = transactions.shard.state.get("id")
         asked = by_broker(producer, verify_only=False, topic="new")
         assert verified(await transactions.ask(asked, 5)) == "UNKNOWN_TOPIC_OR_PARTITION"
-        assert transactions.shard.state.get("id") is before
+        assert transactions.shard.state.get("id") == before
         image = transactions.state.image
         topics = {**image.topics, "new": replace(image.topics["t"], name="new")}
         transactions.state.partitions.image = replace(image, topics=topics)

@@ -131,7 +131,7 @@ def test_a_request_needs_each_of_its_permissions_and_no_other(name: str) -> None
             transactions.state.authorizer = Granted(ALL - {missing})
             answer = await transactions.ask(rule.request(producer), rule.version)
             assert rule.told(answer) == REFUSALS[missing[1]]
-        assert transactions.shard.state.get("id") is before
+        assert transactions.shard.state.get("id") == before
         assert transactions.log.end_offset == end_, "nothing is written"
         transactions.state.authorizer = Granted(frozenset(rule.needs))
         answer = await transactions.ask(rule.request(producer), rule.version)
