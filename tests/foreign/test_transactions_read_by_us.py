@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 import pytest
 from broker_kinds import new_topic
 from confluent_kafka import Producer as Confluent
+from eventually import eventually
 from foreign_clients import java
 from foreign_clients.rows import SECONDS
 
@@ -150,7 +151,14 @@ def written(
     topic, servers = new_topic("transactions"), apache_kafka.bootstrap_servers
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topic(topic, PARTITIONS)
-    return topic, WRITERS[request.param](servers, topic)
+    values = WRITERS[request.param](servers, topic)
+    # Their commits return before all markers are written: the last one was not there to be read.
+    with (
+        SimpleConsumer(bootstrap_servers=servers, isolation="read_committed") as committed,
+        SimpleConsumer(bootstrap_servers=servers) as every,
+    ):
+        eventually(lambda: committed.end_offsets(topic) == every.end_offsets(topic))
+    return topic, values
 
 
 @pytest.mark.parametrize("reader", READERS)
