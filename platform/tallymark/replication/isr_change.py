@@ -63,8 +63,8 @@ def next_isr(
 def resignation(
     partition: TopicPartition, state: PartitionState, me: int, tail: Tail
 ) -> ChangeState:
-    """The leader ``me`` found its own log bad, or its disk full, behind ``tail``: no
-    broker leads, and it leaves the ISR, as one does that starts with an incomplete log."""
+    """The leader ``me`` found its own log bad, or its disk full, behind ``tail``: no broker leads,
+    and it leaves the ISR, as a broker does that starts with an incomplete log."""
     after = replace(
         state,
         leader=NO_LEADER,

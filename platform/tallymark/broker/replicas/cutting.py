@@ -19,8 +19,9 @@ What was committed is not always known here: the own high watermark is that of a
 kill. So what leaders before an unclean election wrote is saved when it is cut, whatever the high
 watermark. What leaders since then wrote is not: a later leader that was elected from the ISR has
 all of it that was committed, so what it lacks never was, as where there was no unclean election.
-A disk that does not take it does not hold up the cut: a replica that is not cut is none, and nobody
-gets its records either. Then the report says that they were not saved, and why.
+Where the disk does not take these records, the log is cut all the same: a replica that is not cut
+cannot follow its leader, and no consumer reads its records. The report then says that they were not
+saved, and why.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _CUTTERS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Committed records that a cut has taken, or records of before an unclean election. ``folder``:
+    """Committed records that a cut has taken, or records from before an unclean election. ``folder``:
     where they are saved; "": they are not, and ``why`` says why not."""
 
     tail: Tail
@@ -219,7 +220,7 @@ class ReplicaCutter:
 
 
 def _is_older(planned: Cut, unclean_epoch: int | None) -> bool:
-    """Whether the cut takes records of before that unclean election, as far as is known."""
+    """Whether the cut takes records from before that unclean election, as far as is known."""
     if unclean_epoch is None:
         return False
     # The epochs rise, so the first record is of the oldest one, if it is of a known one at all.
