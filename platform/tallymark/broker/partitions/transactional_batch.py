@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tallymark.broker.partitions.partition import Partition, TransactionCheck
 from tallymark.broker.partitions.verifier import CodeForClient, InTransaction, Verifier
-from tallymark.errors import CODES, TABLE, CorruptRecordError, KafkaError
+from tallymark.errors import CODES, CorruptRecordError, KafkaError
 from tallymark.log.results import AppendInfo
 from tallymark.protocol.records.batch import read_header
 from tallymark.protocol.schema import Buffer
@@ -74,4 +74,4 @@ def _why(code: int) -> str:
         return "the transaction before is still being ended, try again"
     if code in (CODES["INVALID_TXN_STATE"], CODES["TRANSACTION_ABORTABLE"]):
         return "no transaction of it is open in this partition"
-    return f"the coordinator answered {TABLE[code].name}"
+    return f"the coordinator answered {KafkaError(code).name}"
