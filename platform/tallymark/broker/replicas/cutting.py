@@ -53,8 +53,8 @@ _CUTTERS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """Committed records that a cut has taken, or records from before an unclean election. ``folder``:
-    where they are saved; "": they are not, and ``why`` says why not."""
+    """Committed records that a cut has taken, or records from before an unclean election.
+    ``folder``: where they are saved; "": they are not, and ``why`` says why not."""
 
     tail: Tail
     folder: str
