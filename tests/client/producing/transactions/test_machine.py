@@ -348,6 +348,13 @@ class AnyOrder(RuleBasedStateMachine):
             assert not self.machine.may_send(PLACE)
 
     @invariant()
+    def nothing_is_added_where_only_an_abort_is_left(self) -> None:
+        """abort() cancelled AddPartitionsToTxn, and the next batch of a report had the same
+        partition added again, beside EndTxn: after it, that begins another transaction."""
+        if self.machine.phase not in (Phase.IN_TRANSACTION, Phase.COMMITTING):
+            assert not self.machine.wanted
+
+    @invariant()
     def an_unclear_answer_is_not_forgotten(self) -> None:
         assert self.machine.must_renew or not self.unclear
 

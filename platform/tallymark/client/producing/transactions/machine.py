@@ -75,7 +75,8 @@ class TransactionMachine:
         self.added: set[Place] = set()
         """Partitions whose batches may be sent in this transaction."""
         self.wanted: set[Place] = set()
-        """Partitions that have batches and wait to be added."""
+        """Partitions that have batches and wait to be added; none where only an abort is left. A
+        request for them that comes after EndTxn would begin another transaction."""
         self._begun = False
         """Whether the coordinator may know of the transaction."""
         self._surely_begun = False
@@ -115,9 +116,10 @@ class TransactionMachine:
         self.phase = Phase.COMMITTING
 
     def abort(self) -> None:
-        """No more records. Again while the answer is not known."""
+        """No more records, and no more partitions. Again while the answer is not known."""
         self._need("abort_transaction()", Phase.IN_TRANSACTION, Phase.ABORTABLE, Phase.ABORTING)
         self.phase = Phase.ABORTING
+        self.wanted.clear()
 
     def not_delivered(self) -> None:
         """The time for a commit ran out before the end was asked for: the transaction is open."""
@@ -279,6 +281,7 @@ class TransactionMachine:
     def _abortable(self, error: TallymarkError) -> None:
         if self.phase is not Phase.ABORTABLE:
             self.phase, self._error = Phase.ABORTABLE, error
+            self.wanted.clear()
 
     def _fatal(self, error: TallymarkError) -> None:
         self._unusable(error)
@@ -292,6 +295,7 @@ class TransactionMachine:
     def _unusable(self, error: TallymarkError) -> None:
         self.in_doubt = self._doubted and self.commits
         self.phase, self._error = Phase.FATAL, error
+        self.wanted.clear()
 
     def _over(self) -> None:
         self._forget()

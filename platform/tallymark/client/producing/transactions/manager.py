@@ -283,7 +283,6 @@ class TransactionManager:
         """Where the transaction cannot be committed, nothing more of it needs to be sent. Where
         nothing more can be asked, its coordinator aborts it, unless a commit was asked for."""
         if self.machine.phase in (Phase.ABORTABLE, Phase.FATAL):
-            self.machine.wanted.clear()
             lost = TransactionAbortableError(self._id, "other records of the transaction were lost")
             self._sender.give_up(lost, only_transactional=True)
         if self.machine.phase is Phase.FATAL:
