@@ -18,6 +18,7 @@ from tallymark.broker.ports import Ports
 from tallymark.broker.server import Broker
 from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.processes.free_ports import free_ports
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
     CreateTopicsRequestConfig,
@@ -301,8 +302,7 @@ def test_an_impossible_folder_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_zookeeper_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     with pytest.raises(UserError, match="needs ZooKeeper"):
         BrokerThread(
             tmp_path,

@@ -16,6 +16,7 @@ from tallymark.deployment.audit import AuditSettings
 from tallymark.deployment.dashboards import ProxyLogin
 from tallymark.errors import UserError
 from tallymark.net.web.server import listen
+from tallymark.processes.free_ports import free_ports
 from tallymark_dashboards import server
 
 
@@ -45,9 +46,7 @@ def behind_a_proxy(tmp_path: Path) -> Iterator[Callable[[str], tuple[server.Dash
     with ExitStack() as stack:
 
         def start(peer: str) -> tuple[server.DashboardServer, int]:
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
+            (port,) = free_ports(1)
             settings = DashboardSettings(port=port, proxy=ProxyLogin(trusted_peers=(peer,)))
             found = server.DashboardServer(Deployment(data_dir=tmp_path, dashboards=settings))
             stack.callback(found.close)

@@ -22,6 +22,7 @@ from tallymark.net.server.limits import ServerLimits
 from tallymark.net.server.outbox import Outbox
 from tallymark.net.server.responses import Payload
 from tallymark.net.server.server import Server
+from tallymark.processes.free_ports import free_ports
 from tallymark.protocol import frames
 from tallymark.protocol.codec import decode
 from tallymark.protocol.frames import RequestHeader
@@ -216,8 +217,7 @@ def test_a_request_without_response_gets_none() -> None:
 
 def test_connecting_says_where_it_failed() -> None:
     async def nobody() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as sock:
-            port = sock.getsockname()[1]
+        (port,) = free_ports(1)
         with pytest.raises(ConnectError) as caught:
             await connect("127.0.0.1", port)
         assert caught.value.stage == "connect"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tallymark.errors import ConnectError, TimedOutError, UserError
+from tallymark.processes.free_ports import free_ports
 from tallymark.serialization import (
     AvroDecoder,
     AvroEncoder,
@@ -104,8 +105,7 @@ def test_ids_and_schemas_are_asked_for_once(tmp_path: Path) -> None:
 
 
 def test_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"
     with RegistryClient(url, attempts=2) as client, pytest.raises(ConnectError) as error:
         client.subjects()

@@ -11,6 +11,7 @@ import pytest
 from scripted_registry import Answer, Asked, ScriptedRegistry
 
 from tallymark.errors import ConnectError, TimedOutError, UserError
+from tallymark.processes.free_ports import free_ports
 from tallymark.serialization import RegistryClient, RegistryError
 from tallymark.serialization.addresses import parse_addresses
 from tallymark.serialization.http_retry import Http
@@ -40,8 +41,7 @@ def hangs_up(_asked: Asked) -> None:
 @pytest.fixture
 def nobody() -> str:
     """Where no server listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
 @pytest.mark.parametrize("script", [in_trouble, hangs_up])

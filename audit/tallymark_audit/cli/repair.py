@@ -95,7 +95,7 @@ def repair(**given: Unpack[RepairOptions]) -> None:
             show_plan(plan, checks, as_json)
             return
         results = _apply(store, deployment, plan, given) if carry_out else []
-        still = wait_until_good(store, plan, plan.made_at, given["timeout"]) if verify else []
+        still = wait_until_good(store, plan, given["timeout"]) if verify else []
     show_results(results, still, verify, as_json)
     failed = any(result.outcome not in ("repaired", "present") for result in results)
     if failed or any(not one.left_alone for one in still):
@@ -132,7 +132,8 @@ def _apply(
     store: Store, deployment: Deployment, plan: RepairPlan, given: RepairOptions
 ) -> list[ItemResult]:
     with ExitStack() as stack:
-        run = RepairRun(store, deployment, OpenedClusters(deployment, stack), given["settings"])
+        clusters = OpenedClusters(deployment, stack)
+        run = RepairRun(store, deployment, clusters, given["settings"], now=wall_clock)
         return run.carry_out(plan, _about(given), _said if not given["as_json"] else _unsaid)
 
 

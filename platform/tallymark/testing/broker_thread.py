@@ -15,6 +15,7 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.coordination.session.client import OpenClient
 from tallymark.coordination.session.kazoo_client import KazooPort
 from tallymark.log import Files, OsFiles
+from tallymark.processes.free_ports import free_ports
 
 T = TypeVar("T")
 _TIMEOUT = 30.0
@@ -44,7 +45,7 @@ class BrokerThread:
     ) -> None:
         fixed: dict[str, Any] = {
             "log_dirs": (tmp_dir / "broker",),
-            "port": 0,
+            "port": free_ports(1)[0],  # no connection may take it while the broker is stopped
             "enable_zookeeper": False,
         }
         self.settings = BrokerSettings(**(fixed | settings))

@@ -26,6 +26,7 @@ from tallymark.client.core.io_thread import IoThread
 from tallymark.closing import ClosedByWith
 from tallymark.net.addresses import parse_address
 from tallymark.net.limits.accept_queue import close_listener
+from tallymark.processes.free_ports import free_ports
 
 Direction = Literal["both", "to_target", "to_client"]
 _CHUNK: Final = 64 * 1024
@@ -69,7 +70,7 @@ class FlakyProxy(ClosedByWith):
         self._carriers: set[asyncio.Task[None]] = set()
         self._io = IoThread("flaky proxy")
         self._server: asyncio.Server | None = None
-        self._port = 0
+        self._port = free_ports(1)[0]
 
     @property
     def address(self) -> str:
@@ -153,7 +154,6 @@ class FlakyProxy(ClosedByWith):
     async def _listen(self) -> None:
         if self._server is None:
             self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
-            self._port = self._server.sockets[0].getsockname()[1]
 
     async def _stop_listening(self) -> None:
         server, self._server = self._server, None

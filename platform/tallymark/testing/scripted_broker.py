@@ -116,10 +116,9 @@ class ScriptedBroker(ScriptedCluster):
         self._io.finish(self._server.stop(grace=0.0), 10)
 
     def start(self) -> None:
-        """Listen, on the same port as before if there was one."""
+        """Listen, on the same port each time."""
         self._server = Server(self._handle)
         self._io.run(self._server.start("127.0.0.1", self._port), 10)
-        self._port = self._server.address.port
 
     def __enter__(self) -> Self:
         self.start()

@@ -11,6 +11,7 @@ import uuid
 from typing import Any, Final
 
 from tallymark.net.addresses import parse_address
+from tallymark.processes.free_ports import free_ports
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.protocol.messages import (
     ApiVersionsResponse,
@@ -65,7 +66,7 @@ class ScriptedCluster:
         self._auto_create = auto_create
         self._next_producer_id = 1000
         self._lock = threading.RLock()
-        self._port = 0
+        self._port = free_ports(1)[0]
 
     # --- for the test -----------------------------------------------------------------------
 

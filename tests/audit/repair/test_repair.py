@@ -18,6 +18,7 @@ from repair_world import (
     MIRROR,
     World,
     held_in,
+    item,
     judged,
 )
 
@@ -34,7 +35,6 @@ from tallymark_audit.repair.items import MissingRun, RepairItem
 from tallymark_audit.repair.plan import RepairPlan, make_repair_plan
 from tallymark_audit.repair.plan_file import read_plan, to_json, write_plan
 from tallymark_audit.repair.upstream import check_upstream
-from tallymark_audit.repair.verify import still_open, wait_until_good
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted import counts
 from tallymark_audit.store.judged.verdicts import locate_cells
@@ -50,14 +50,6 @@ class _Counted(MemoryCluster):
     def multifetch(self, *arguments: Any, **named: Any) -> Any:
         self.fetches += 1
         return super().multifetch(*arguments, **named)
-
-
-def item(missing: RangeSet, last: int, **other: Any) -> RepairItem:
-    within = (OffsetRange(0, 0, last),)
-    made = RepairItem(
-        "dc1-to-aggregate", "dc1", "aggregate", KEY, "t", missing, missing.size, within
-    )
-    return replace(made, **other)
 
 
 def apply(world: World, *items: RepairItem) -> list[tuple[str, str]]:
@@ -368,47 +360,3 @@ def test_a_look_promises_only_what_upstream_still_has() -> None:
     (one,) = check_upstream(RepairPlan(0, (item(RangeSet.single(1, 4), 5),)), world)
     assert (one.there, one.gone) == (EMPTY, EMPTY)
     assert one.reason.startswith("dc1 could not be looked at: ")
-
-
-def test_copies_that_are_left_do_not_make_a_repair_fail(store: Store) -> None:
-    """docs: DUPLICATION and CORRUPT do not change the exit code; --verify exited with 3."""
-    plan = RepairPlan(5, (item(RangeSet.single(3, 4), 9),))
-    twice = CellVerdict(KEY, State.DUPLICATION, 10, 10, duplicates=3)
-    judged(store, MIRROR, twice, State.DUPLICATION, now=4)
-    with store.read() as connection:
-        (stale,) = still_open(connection, plan, 5)
-    assert not stale.left_alone, "judged before the repair"
-    judged(store, MIRROR, LOST, State.LOSS, now=6)
-    judged(store, MIRROR, twice, State.DUPLICATION, now=7)
-    with store.read() as connection:
-        (left,) = still_open(connection, plan, 5)
-    assert (left.state, left.decided, left.left_alone) == ("DUPLICATION", True, True)
-    judged(store, MIRROR, replace(twice, missing=LOST.missing, missing_count=2), State.MIXED, now=8)
-    with store.read() as connection:
-        (left,) = still_open(connection, plan, 5)
-    assert not left.left_alone
-
-
-def test_it_is_said_what_is_still_open(store: Store) -> None:
-    plan = RepairPlan(5, (item(RangeSet.single(3, 4), 9), item(EMPTY, 0, refused="no")))
-    with store.read() as connection:
-        (missing,) = still_open(connection, plan, 5)
-    assert missing.decided
-    judged(store, MIRROR, LOST, State.LOSS, now=4)
-    with store.read() as connection:
-        (stale,) = still_open(connection, plan, 5)
-    assert (stale.decided, stale.reason) == (False, "not judged again yet; before: 2 missing")
-    slept: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        judged(store, MIRROR, replace(LOST, missing_count=0), State.COMPLETE, now=6)
-
-    assert wait_until_good(store, plan, 5, 60, sleep) == []
-    assert len(slept) == 1
-    judged(store, MIRROR, LOST, State.LOSS, now=7)
-    (left,) = wait_until_good(store, plan, 5, 60, sleep)
-    assert (left.state, left.decided, len(slept)) == ("LOSS", True, 1)
-    judged(store, MIRROR, LOST, State.SETTLING, now=8)
-    (left,) = wait_until_good(store, plan, 5, 0, sleep)
-    assert (left.state, left.decided) == ("SETTLING", False)

@@ -21,17 +21,11 @@ from tallymark.testing.simulation.engine.loop import SimulatedLoop
 from tallymark.testing.simulation.engine.process import Process
 from tallymark.testing.simulation.engine.sealed import sealed
 from tallymark.testing.simulation.network import Network
+from tallymark.testing.zookeeper import free_port
 
 
 async def echo(_: Any) -> MetadataResponse:
     return MetadataResponse(cluster_id="c")
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind((HOST, 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def to(

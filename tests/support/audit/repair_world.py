@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tallymark.client import RecordMetadata
 from tallymark.client.producing.stamps import Stamp, decode_stamp, encode_stamp
 from tallymark.errors import ConnectError
+from tallymark_audit.collector.judging.locate import OffsetRange
 from tallymark_audit.judge.verdicts import CellVerdict, State, Verdict
 from tallymark_audit.model.cells import CellKey, Edge
 from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.model.sides import Observation
+from tallymark_audit.repair.items import RepairItem
 from tallymark_audit.store import Store
 from tallymark_audit.store.counted import counts
 from tallymark_audit.store.judged.verdicts import COLLECTOR, record_verdicts
@@ -87,6 +89,15 @@ class Sender:
             raise ConnectError("memory:9092", "send", "it broke")
         self.world.sent += 1
         return self.cluster.send(*arguments, **named)
+
+
+def item(missing: RangeSet, last: int, **other: Any) -> RepairItem:
+    """Of KEY on MIRROR; all of the cell is upstream at the offsets 0 to ``last`` of partition 0."""
+    within = (OffsetRange(0, 0, last),)
+    made = RepairItem(
+        "dc1-to-aggregate", "dc1", "aggregate", KEY, "t", missing, missing.size, within
+    )
+    return replace(made, **other)
 
 
 def stamp(sequence: int) -> bytes:

@@ -14,6 +14,7 @@ import pytest
 from tallymark import Producer
 from tallymark.client.producing.stamps import Stamp, stamp_of
 from tallymark.errors import TallymarkError
+from tallymark.processes.free_ports import free_ports
 from tallymark.testing import MemoryBroker, read_topic
 from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.faults.ground_truth import read_ground_truth
@@ -28,9 +29,7 @@ class ProxyHop:
     """A broker, a proxy before it, and what both have."""
 
     def __init__(self, broker: MemoryBroker, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        (port,) = free_ports(1)
         self.address = f"127.0.0.1:{port}"
         self.broker = broker
         self.folder = folder
