@@ -130,7 +130,8 @@ def check_factor(factor: int, finalized: Finalized, brokers: Mapping[int, Suppor
     if factor <= 1 or finalized.level(REPLICATION) >= 1:
         return
     old = sorted(one for one, supported in brokers.items() if not _can(supported, REPLICATION, 1))
-    why = f"brokers {old} are of a release that cannot" if old else "it was not raised yet"
+    cannot = f"brokers {old} do not support it: an older release, or no ZooKeeper"
+    why = cannot if old else "it was not raised yet"
     raise KafkaError(
         CODES["INVALID_REPLICATION_FACTOR"],
         f"{factor} replicas need level 1 of {REPLICATION}: {why}",

@@ -248,6 +248,25 @@ def test_an_unknown_name_in_a_file_comes_with_the_nearest(tmp_path: Path) -> Non
         assert "did you mean log.retention.ms" in str(result.exception)
 
 
+def test_a_file_of_kraft_says_what_to_write_instead(tmp_path: Path) -> None:
+    """The ``server.properties`` that comes with Kafka 4 begins with process.roles. The error was
+    that there is no such setting, without a word about KRaft."""
+    file = tmp_path / "server.properties"
+    file.write_text("process.roles=broker,controller\nnode.id=1\n")
+    result = CliRunner().invoke(command, ["--config", str(file)])
+    assert isinstance(result.exception, UserError)
+    assert "KRaft" in result.exception.what
+    assert "zookeeper.connect" in str(result.exception)
+
+
+def test_names_that_only_tune_kafka_itself_are_skipped() -> None:
+    """A file from years of work with Kafka was refused for the number of its cleaner's threads."""
+    text = "log.cleaner.threads=4\nnum.network.threads=8\ninter.broker.protocol.version=3.9\n"
+    read = read_properties(text, "f")
+    assert read.values == {}
+    assert len(read.skipped) == 3
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe=1")
     for path in (tmp_path / "nowhere", tmp_path, tmp_path / "bytes"):

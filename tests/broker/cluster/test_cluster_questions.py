@@ -167,6 +167,19 @@ def test_nothing_is_being_reassigned(wire: WireClient, topic: str) -> None:
         assert (answer.error_code, answer.topics) == (0, ())
 
 
+def test_each_partition_of_a_plan_is_answered(wire: WireClient, topic: str) -> None:
+    """An operator moved partitions of a broker that is a cluster of its own. Kafka's tool reported
+    "The server returned too less results. Expected 2 but received 0": the reason stood in the head
+    of the answer only, and Java's clients read it at each partition."""
+    moves = [m.AlterPartitionReassignmentsRequestPartition(i, [0, 99]) for i in (0, 1)]
+    asked = m.AlterPartitionReassignmentsRequestTopic(topic, moves)
+    answer = wire.ask(m.AlterPartitionReassignmentsRequest(topics=[asked]), 0)
+    (answered,) = answer.responses
+    assert answered.name == topic
+    assert [each.partition_index for each in answered.partitions] == [0, 1]
+    assert all(each.error_code and each.error_message for each in answered.partitions)
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("level", [1, 0, -1])
 def test_a_feature_that_there_is_not_has_no_level(

@@ -119,6 +119,26 @@ def test_what_kafka_refuses_is_refused(
     assert answer.error_message
 
 
+def test_limits_that_were_never_set_can_be_taken_away(wire: WireClient) -> None:
+    """kafka-reassign-partitions --verify and --cancel take away all limits of a move when it is
+    over, also that of moves between directories. They ended with INVALID_CONFIG, and all limits
+    stayed."""
+    limits = (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+    answer = change(wire, "0", *((name, DELETE, None) for name in limits), kind=BROKER)
+    assert (answer.error_code, answer.error_message) == (0, None)
+
+
+def test_a_limit_without_effect_is_refused_with_the_reason() -> None:
+    limit = {"replica.alter.log.dirs.io.max.bytes.per.second": "1000"}
+    with pytest.raises(KafkaError, match="no effect here: nothing moves between directories"):
+        check(limit)
+    assert Dynamic.of({"0": limit}, 0) == Dynamic()
+
+
 def test_a_list_is_appended_to_as_it_is_in_force(wire: WireClient) -> None:
     policy = "log.cleanup.policy"
     assert change(wire, "0", (policy, SET, "delete"), kind=BROKER).error_code == 0

@@ -6,7 +6,8 @@ Kept: needs ALTER on the cluster. Each partition succeeds or fails by itself; th
 the moves have begun, and they are completed later, when all that are added are in sync. Null
 replicas cancel the move under way. A partition named twice is refused. Any broker can be asked:
 moves are written by compare-and-set. While the level of ``replication.version`` is 0 everything is
-refused: a partition could not be copied.
+refused: a partition could not be copied. An error of the whole request is repeated for each
+partition: Java's clients read it there.
 """
 
 from __future__ import annotations
@@ -55,7 +56,11 @@ async def handle(
         work = state.cluster.reassign(once)
         failed |= await state.timed_changes.within(request.timeout_ms, work)
     except KafkaError as error:
-        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=str(error))
+        return AlterPartitionReassignmentsResponse(
+            error_code=error.code,
+            error_message=str(error),
+            responses=_topics(targets, dict.fromkeys(targets, error)),
+        )
     return AlterPartitionReassignmentsResponse(responses=_topics(targets, failed))
 
 

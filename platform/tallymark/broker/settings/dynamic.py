@@ -17,6 +17,7 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.config_alter import Change, edited, present
 from tallymark.broker.settings.config_types import shown
 from tallymark.broker.settings.names import kafka_name
+from tallymark.broker.settings.properties_file import WITHOUT_EFFECT
 from tallymark.broker.settings.text import parse
 from tallymark.errors import CODES, KafkaError, UserError
 
@@ -113,6 +114,9 @@ def check(values: Mapping[str, str]) -> None:
     """Raise an error for an unknown name or a wrong value."""
     for name in values:
         _is_list(name)
+        if name in WITHOUT_EFFECT:
+            why = f"{name} has no effect here: {WITHOUT_EFFECT[name]}"
+            raise KafkaError(CODES["INVALID_REQUEST"], why)
     try:
         parse(values)
     except UserError as error:
@@ -120,8 +124,9 @@ def check(values: Mapping[str, str]) -> None:
 
 
 def _is_list(name: str) -> bool:
-    """Whether the setting is a list. Raises for one that cannot be changed at run time."""
-    if name in DYNAMIC:
+    """Whether the setting is a list. Raises for one that cannot be changed at run time. One that
+    has no effect here is as one that was never set: Kafka's tools delete such ones."""
+    if name in DYNAMIC or name in WITHOUT_EFFECT:
         return name in _LISTS
     known = [kafka_name(each) for each in BrokerSettings.model_fields]
     if name in known:

@@ -28,21 +28,55 @@ UNITS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
 }
 """Settings with older names in other units; the first name that is set is used, as in Kafka."""
 
+_OS: Final = "the operating system chooses"
+_LOOP: Final = "one event loop does all"
+_INDEX: Final = "an index takes 8 bytes for each log.index.interval.bytes"
+_AGE: Final = "a segment's age counts from its first record"
+_DISKS: Final = "records are on the broker's disks only"
+_DIRECTORIES: Final = "nothing moves between directories"
+_CLEANER: Final = "one process compacts, in log.cleaner.dedupe.buffer.size"
+_WAITING: Final = "a request that was answered leaves nothing behind"
+_QUOTA: Final = "a quota is an account of bytes, without samples"
+_METRICS: Final = "metrics are at metrics.port"
+_FORMAT: Final = "requests carry versions, and records have format 2"
+
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
-    "num.network.threads": "one event loop does all",
-    "num.io.threads": "one event loop does all",
-    "background.threads": "one event loop does all",
+    "num.network.threads": _LOOP,
+    "num.io.threads": _LOOP,
+    "background.threads": _LOOP,
+    "group.coordinator.threads": _LOOP,
     "queued.max.requests": "requests are bounded by connection",
-    "socket.send.buffer.bytes": "the operating system chooses",
-    "socket.receive.buffer.bytes": "the operating system chooses",
+    "socket.send.buffer.bytes": _OS,
+    "socket.receive.buffer.bytes": _OS,
+    "replica.socket.receive.buffer.bytes": _OS,
     "num.recovery.threads.per.data.dir": "logs are recovered one after the other",
     "compression.lz4.level": "the encoder in use has one level",
     "log.preallocate": "segments grow as they are written",
-    "log.index.size.max.bytes": "an index takes 8 bytes for each log.index.interval.bytes",
-    "log.roll.jitter.ms": "a segment's age counts from its first record",
-    "log.roll.jitter.hours": "a segment's age counts from its first record",
-    "log.local.retention.ms": "records are on the broker's disks only",
-    "log.local.retention.bytes": "records are on the broker's disks only",
+    "log.index.size.max.bytes": _INDEX,
+    "log.roll.jitter.ms": _AGE,
+    "log.roll.jitter.hours": _AGE,
+    "log.local.retention.ms": _DISKS,
+    "log.local.retention.bytes": _DISKS,
+    "log.cleaner.threads": _CLEANER,
+    "log.cleaner.io.buffer.size": _CLEANER,
+    "log.cleaner.io.buffer.load.factor": _CLEANER,
+    "num.replica.alter.log.dirs.threads": _DIRECTORIES,
+    "replica.alter.log.dirs.io.max.bytes.per.second": _DIRECTORIES,
+    "fetch.purgatory.purge.interval.requests": _WAITING,
+    "producer.purgatory.purge.interval.requests": _WAITING,
+    "delete.records.purgatory.purge.interval.requests": _WAITING,
+    "quota.window.num": _QUOTA,
+    "quota.window.size.seconds": _QUOTA,
+    "replication.quota.window.num": _QUOTA,
+    "replication.quota.window.size.seconds": _QUOTA,
+    "metric.reporters": _METRICS,
+    "auto.include.jmx.reporter": _METRICS,
+    "metrics.num.samples": _METRICS,
+    "metrics.sample.window.ms": _METRICS,
+    "metrics.recording.level": _METRICS,
+    "inter.broker.protocol.version": _FORMAT,
+    "log.message.format.version": _FORMAT,
+    "log.message.downconversion.enable": _FORMAT,
 }
 """Names in Kafka's files that have no effect here -> the reason."""
 

@@ -6,7 +6,7 @@ import difflib
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -15,6 +15,8 @@ from tallymark.broker.settings.config_types import shown
 from tallymark.broker.settings.names import OTHER_NAMES, is_secret, kafka_name
 from tallymark.deployment.secret_text import resolve
 from tallymark.errors import UserError
+
+_KRAFT: Final = ("process.roles", "controller.quorum.", "controller.listener.", "metadata.log.")
 
 
 def parse(values: Mapping[str, Any]) -> BrokerSettings:
@@ -59,6 +61,12 @@ def _unknown(name: str, known: list[str]) -> UserError:
             f"{name!r} is not read",
             "write inter.broker.user and inter.broker.password; users of clients are those of "
             "tallymark users",
+        )
+    if kafka_name(name).startswith(_KRAFT):
+        return UserError(
+            f"{name!r} is one of KRaft, which brokers here do not use",
+            "take these names out of the file, and write zookeeper.connect, or "
+            "enable.zookeeper=false for a broker that is a cluster of its own",
         )
     near = difflib.get_close_matches(kafka_name(name), known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
