@@ -294,7 +294,7 @@ def test_the_worker_ends_when_its_input_does(tmp_path: Path) -> None:
         assert child is not None
         assert child.stdin is not None
         child.stdin.close()
-        assert child.wait(10) == 0
+        assert child.wait(30) == 0
     finally:
         worker.close()
         log.close()

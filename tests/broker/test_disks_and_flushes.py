@@ -96,7 +96,7 @@ class Disks(OsFiles):
     def sync_dir(self, path: str) -> None:
         self._check(path)
         if os.path.basename(path).startswith("t-"):
-            self.gate.wait(10)
+            self.gate.wait(30)
             self.flushes += 1
         super().sync_dir(path)
 
@@ -190,7 +190,7 @@ def test_records_are_shown_after_their_flush(
     with WireClient(broker.bootstrap_servers) as reader, ThreadPoolExecutor(1) as pool:
         parked = pool.submit(fetch, reader, "t", 0, wait_ms=8000)
         produce(wire, "t", acks=1)  # the third message makes the flush due
-        found = parked.result(10)
+        found = parked.result(30)
     assert found.records
     assert found.high_watermark == 3
     assert list_offset(wire, "t", LATEST).offset == 3
@@ -214,7 +214,7 @@ def test_acks_all_waits_for_the_flush_and_shares_it(
             time.sleep(0.01)
         assert not any(each.done() for each in sent)
         disks.gate.set()
-        assert {each.result(10).error_code for each in sent} == {0}
+        assert {each.result(30).error_code for each in sent} == {0}
         for client in clients:
             client.close()
     assert disks.flushes - before <= 3  # nine producers, and no flush for each
@@ -252,7 +252,7 @@ def test_a_topic_that_is_deleted_answers_who_waits(
             time.sleep(0.01)
         partition = _partition(broker, "t")
         broker.call(_withdraw(partition))
-        answer = sent.result(10)
+        answer = sent.result(30)
         disks.gate.set()
     assert answer.error_code == CODES["NOT_LEADER_OR_FOLLOWER"]
 
@@ -456,5 +456,5 @@ def test_files_are_verified_while_the_broker_writes_them(
             result = CliRunner().invoke(verify_log, [str(tmp_path / "d1"), "--deep"])
             assert (result.exit_code, result.exception) == (0, None), result.output
         done.set()
-        writing.result(10)
+        writing.result(30)
     assert "t-0: ok" in result.output

@@ -38,7 +38,7 @@ def test_what_is_sent_is_read_with_its_stamps(
 ) -> None:
     with producer(any_broker, compression_type=codec, batch_size=2000) as p:
         deliveries = [p.send(topic, b"%d" % number, key=b"k") for number in range(1000)]
-        assert [d.result(10).offset for d in deliveries] == list(range(1000))
+        assert [d.result(30).offset for d in deliveries] == list(range(1000))
     records = read_all(any_broker, topic)
     assert [record.value for record in records] == [b"%d" % number for number in range(1000)]
     assert [stamp_of(record.headers) for record in records] == [
@@ -53,7 +53,7 @@ def test_topics_offsets_and_times(any_broker: AnyBroker, topic: str) -> None:
         assert admin.create_topic(topic, 3)
         assert not admin.create_topic(topic, 3)
         for number in range(6):
-            p.send(topic, b"x", partition=1, timestamp=began + 1000 * number).result(10)
+            p.send(topic, b"x", partition=1, timestamp=began + 1000 * number).result(30)
         with SimpleConsumer(bootstrap_servers=servers) as consumer:
             assert consumer.topics()[topic].partitions == (0, 1, 2)
             assert consumer.end_offsets(topic) == {0: 0, 1: 6, 2: 0}
@@ -76,7 +76,7 @@ def test_a_long_poll_wakes_up(any_broker: AnyBroker, topic: str) -> None:
         producer(any_broker) as p,
         SimpleConsumer(bootstrap_servers=any_broker.bootstrap_servers) as consumer,
     ):
-        p.send(topic, b"0").result(10)
+        p.send(topic, b"0").result(30)
         timer = threading.Timer(0.1, p.send, (topic, b"1"))
         timer.start()
         started = time.monotonic()
@@ -93,7 +93,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_dies_under_load(
     acknowledged is there, none twice, all in order."""
     deliveries: list[Any] = []
     with producer(any_broker, batch_size=300, retry_backoff_ms=20) as p:
-        p.send(topic, b"0").result(10)
+        p.send(topic, b"0").result(30)
         for round_ in range(2):
             for number in range(300):
                 deliveries.append(p.send(topic, b"%d" % (round_ * 300 + number)))
@@ -118,7 +118,7 @@ def test_a_cut_tail_is_survived_by_the_producer_and_noticed_by_the_consumer(
         SimpleConsumer(bootstrap_servers=any_broker.bootstrap_servers) as consumer,
     ):
         for number in range(20):
-            p.send(topic, b"%d" % number).result(10)
+            p.send(topic, b"%d" % number).result(30)
         seen = consumer.fetch(topic, 0, 0)
         assert seen.next_offset == 20
         any_broker.kill()

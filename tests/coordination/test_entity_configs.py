@@ -26,7 +26,7 @@ def test_settings_stand_where_kafka_has_them(zookeeper: ZooKeeper, folder: str) 
     kept.alter("0", {"message.max.bytes": None})
     assert content(zookeeper, f"{folder}/0") == {"version": 1, "config": {"log.retention.ms": "7"}}
     assert kept.read() == {"<default>": {"log.retention.ms": "5"}, "0": {"log.retention.ms": "7"}}
-    assert heard.wait(10)
+    assert heard.wait(30)
     watch.cancel()
     kept.alter("0", {"log.retention.ms": None})
     assert not zookeeper.exists(f"{folder}/0")

@@ -97,7 +97,7 @@ def test_several_brokers_suspect_one(zookeeper: ZooKeeper, other: ZooKeeper) -> 
     notes.suspect(2, 3, reporter=1)
     notes.suspect(2, 4, reporter=3)
     notes.suspect(22, 1, reporter=3)
-    assert fired.wait(10)
+    assert fired.wait(30)
     assert BrokerNotes(other).suspects() == {2: 4, 22: 1}
     BrokerNotes(other).clear(2)
     assert notes.suspects() == {22: 1}

@@ -120,7 +120,7 @@ def test_messages_are_copied_with_their_positions(rig: CopyRig) -> None:
 
 def test_key_headers_and_time_are_copied(rig: CopyRig) -> None:
     source, target = rig.topic(), rig.topic()
-    rig.producer.send(source, b"v", key=b"k", headers=[("a", b"1")], timestamp=77).result(10)
+    rig.producer.send(source, b"v", key=b"k", headers=[("a", b"1")], timestamp=77).result(30)
     copy_all(rig.copier([source, rig.topic()], to_topic(target)), 1)
     with SimpleConsumer(bootstrap_servers=rig.servers) as consumer:
         (message, *_) = consumer.fetch(target, 0, 0).records()

@@ -55,7 +55,7 @@ def test_entries_are_added_told_in_force_and_removed(address: str) -> None:
         match = AclQuery("topic", "clicks", pattern="match")
         assert len(admin.describe_acls(match)) == 2
         with Producer(**known(address, "ann"), audit=False) as producer:
-            assert producer.send("clicks", b"x").result(10).offset == 0
+            assert producer.send("clicks", b"x").result(30).offset == 0
 
         refused = other.delete_topics(["clicks"])
         assert "TOPIC_AUTHORIZATION_FAILED" in str(refused.errors["clicks"])

@@ -76,7 +76,7 @@ def test_publish_and_read_with_a_log_in_and_tls(
     topic = f"by-{mechanism.lower()}"
     with Admin(**given) as admin, Producer(audit=False, **given) as producer:
         admin.create_topic(topic)
-        assert producer.send(topic, b"x").result(10).offset == 0
+        assert producer.send(topic, b"x").result(30).offset == 0
     with SimpleConsumer(**given) as consumer:
         assert [record.value for record in consumer.fetch(topic, 0, 0).records()] == [b"x"]
 
@@ -89,7 +89,7 @@ def test_publish_and_read_with_mutual_tls(broker: BrokerThread, certificates: Ce
         "ssl_keystore_location": str(certificates.alice),
     }
     with Producer(audit=False, **given) as producer:
-        assert producer.send("mutual", b"x").result(10).offset == 0
+        assert producer.send("mutual", b"x").result(30).offset == 0
     with SimpleConsumer(**given) as consumer:
         assert consumer.end_offsets("mutual") == {0: 1}
 

@@ -127,7 +127,7 @@ def can_log_in(address: str, user: str, password: str) -> bool:
 
 
 def two_found(admin: Any, wanted: AclBindingFilter) -> bool:
-    return len(admin.describe_acls(wanted).result(10)) == 2
+    return len(admin.describe_acls(wanted).result(30)) == 2
 
 
 def binding(
@@ -150,7 +150,7 @@ def test_acls_by_an_admin_client_are_in_force_on_every_broker(world: World) -> N
     ]
     with world.admin() as admin:
         for future in admin.create_acls(wanted).values():
-            future.result(10)
+            future.result(30)
         matching = AclBindingFilter(
             ResourceType.TOPIC,
             "clicks",
@@ -160,7 +160,7 @@ def test_acls_by_an_admin_client_are_in_force_on_every_broker(world: World) -> N
             AclOperation.ANY,
             AclPermissionType.ANY,
         )
-        assert set(admin.describe_acls(matching).result(10)) == set(wanted[:2])
+        assert set(admin.describe_acls(matching).result(30)) == set(wanted[:2])
         for address in world.servers:  # each has heard of it, whoever was asked
             with AdminClient({**world.config("root"), "bootstrap.servers": address}) as one:
                 eventually(partial(two_found, one, matching))
@@ -168,17 +168,17 @@ def test_acls_by_an_admin_client_are_in_force_on_every_broker(world: World) -> N
         assert consumed(world, "ann", "clicks") is None
         described = binding("secret", AclOperation.DESCRIBE)  # may look, not read
         for future in admin.create_acls([described]).values():
-            future.result(10)
+            future.result(30)
         secret = consumed(world, "ann", "secret")
         assert secret is not None
         assert secret.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
         (removed,) = admin.delete_acls([matching]).values()
-        assert set(removed.result(10)) == set(wanted[:2])
-        assert admin.describe_acls(matching).result(10) == []
+        assert set(removed.result(30)) == set(wanted[:2])
+        assert admin.describe_acls(matching).result(30) == []
     with world.admin("ann") as ann:
         (future,) = ann.create_acls(wanted[:1]).values()
         with pytest.raises(KafkaException) as raised:
-            future.result(10)
+            future.result(30)
     assert raised.value.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
 
 
@@ -227,22 +227,22 @@ def test_users_by_an_admin_client(world: World) -> None:
     with world.admin() as admin:
         add = UserScramCredentialUpsertion("eve", info, b"pw")
         for future in admin.alter_user_scram_credentials([add]).values():
-            future.result(10)
+            future.result(30)
         eventually(lambda: all(can_log_in(a, "eve", "pw") for a in world.servers))
-        described = admin.describe_user_scram_credentials(["eve"])["eve"].result(10)
+        described = admin.describe_user_scram_credentials(["eve"])["eve"].result(30)
         assert [(i.mechanism, i.iterations) for i in described.scram_credential_infos] == [
             (ScramMechanism.SCRAM_SHA_512, 5000)
         ]
         gone = UserScramCredentialDeletion("eve", ScramMechanism.SCRAM_SHA_512)
         for future in admin.alter_user_scram_credentials([gone]).values():
-            future.result(10)
+            future.result(30)
         eventually(lambda: not can_log_in(world.servers[0], "eve", "pw"))
         weak = UserScramCredentialUpsertion(
             "eve", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 20), b"pw"
         )
         for future in admin.alter_user_scram_credentials([weak]).values():
             with pytest.raises(KafkaException, match="20 iterations"):
-                future.result(10)
+                future.result(30)
 
 
 def test_users_are_closed_to_others_where_zookeeper_has_credentials(

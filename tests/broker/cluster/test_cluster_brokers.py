@@ -84,7 +84,7 @@ def test_topics_are_spread_and_every_broker_knows_every_leader(three: Three) -> 
 
 
 def test_a_broker_that_leaves_is_gone_at_once_and_comes_back_with_its_partitions(
-    three: Three,
+    three: Three, zookeeper: ZooKeeperServer, request: pytest.FixtureRequest
 ) -> None:
     first, second, third = three
     at = addresses(three)
@@ -93,10 +93,12 @@ def test_a_broker_that_leaves_is_gone_at_once_and_comes_back_with_its_partitions
     index = leaders(at[2], "t").index(1)
     eventually(lambda: produce(at[1], "t", index).error_code == 0)
     before = topic(at[0], "t").partitions[index]
-    second.stop()
+    with ZooKeeper(f"{zookeeper.connect}/{request.node.name}") as session:
+        second.stop()
+        registered = session.children(paths.BROKER_IDS)
+    assert sorted(registered) == ["0", "2"], "no session has to end first"
     for address in (at[0], at[2]):
-        # Without a wait: a broker that stops is unregistered before its stop returns.
-        eventually(lambda address: len(metadata(address).brokers) == 2, address, seconds=2)
+        eventually(lambda address: len(metadata(address).brokers) == 2, address)
         gone = topic(address, "t").partitions[index]
         assert (gone.leader_id, gone.error_code) == (-1, CODES["LEADER_NOT_AVAILABLE"])
         assert (gone.replica_nodes, gone.offline_replicas) == ((1,), (1,))
@@ -119,7 +121,7 @@ def test_an_epoch_raised_after_a_crash_is_known_to_the_others_at_once(three: Thr
     three[1].kill()
     three[1].start()
     for address in at:
-        eventually(lambda a: topic(a, "t").partitions[index].leader_epoch == 1, address, seconds=20)
+        eventually(lambda a: topic(a, "t").partitions[index].leader_epoch == 1, address)
         epochs = [part.leader_epoch for part in topic(address, "t").partitions]
         assert sorted(epochs) == [0, 0, 1], "only those that it leads"
 

@@ -235,7 +235,7 @@ def test_three_brokers_are_killed_one_by_one_under_load(
                 broker.kill()
                 others = [address for address in at if address != broker.address]
                 for address in others:
-                    eventually(lambda a: len(metadata(a).brokers) == 2, address, seconds=10)
+                    eventually(lambda a: len(metadata(a).brokers) == 2, address)
                     gone = [
                         p for p in topic(address, "t").partitions if p.replica_nodes[0] == number
                     ]
@@ -308,13 +308,13 @@ def test_a_controller_that_is_stopped_and_goes_on_is_one_no_more(
         assert create(first.address, "t", 2) == 0
         os.kill(first.pid, signal.SIGSTOP)
         try:
-            eventually(lambda: metadata(second.address).controller_id == 1, seconds=15)
+            eventually(lambda: metadata(second.address).controller_id == 1)
             assert delete(second.address, "t") == 0
             assert create(second.address, "t", 1) == 0
         finally:
             os.kill(first.pid, signal.SIGCONT)
-        eventually(lambda: metadata(first.address).controller_id == 1, seconds=15)
-        eventually(lambda: len(metadata(second.address).brokers) == 2, seconds=15)
+        eventually(lambda: metadata(first.address).controller_id == 1)
+        eventually(lambda: len(metadata(second.address).brokers) == 2)
         for broker in (first, second):
             eventually(
                 lambda b: topic(b.address, "t").topic_id == topic(second.address, "t").topic_id,

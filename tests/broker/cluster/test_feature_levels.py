@@ -110,7 +110,7 @@ def test_a_level_rises_on_all_brokers_at_once(
         assert named == ([(REPLICATION, 0)] if version < 2 else [])
         assert state_of(second).image.features.level(REPLICATION) == 1
         # Not after the half minute of a refresh without a change.
-        eventually(lambda: state_of(first).image.features.level(REPLICATION) == 1, seconds=15)
+        eventually(lambda: state_of(first).image.features.level(REPLICATION) == 1)
         epoch = state_of(second).image.features.epoch
         assert raise_level(second.bootstrap_servers, version=version).error_code == 0
         assert state_of(second).image.features.epoch == epoch, "it was there already"

@@ -300,10 +300,10 @@ def test_confluents_admin_sees_and_deletes_groups(
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     member = Confluent(broker, group, topic)
     drive([member], lambda: all_read([member], 100))
-    listed = admin.list_consumer_groups(request_timeout=10).result(10)
+    listed = admin.list_consumer_groups(request_timeout=10).result(30)
     assert listed.errors == []
     assert group in {each.group_id for each in listed.valid}
-    found = admin.describe_consumer_groups([group], request_timeout=10)[group].result(10)
+    found = admin.describe_consumer_groups([group], request_timeout=10)[group].result(30)
     assert found.state.name == "STABLE"
     assert {place.partition for place in found.members[0].assignment.topic_partitions} == set(
         range(PARTITIONS)
@@ -311,8 +311,8 @@ def test_confluents_admin_sees_and_deletes_groups(
     member.close()
     places = [TopicPartition(topic, n) for n in range(PARTITIONS)]
     asked = [ConsumerGroupTopicPartitions(group, places)]
-    offsets = admin.list_consumer_group_offsets(asked)[group].result(10)
+    offsets = admin.list_consumer_group_offsets(asked)[group].result(30)
     assert [place.offset for place in offsets.topic_partitions] == [25] * PARTITIONS
-    admin.delete_consumer_groups([group], request_timeout=10)[group].result(10)
-    listed = admin.list_consumer_groups(request_timeout=10).result(10)
+    admin.delete_consumer_groups([group], request_timeout=10)[group].result(30)
+    listed = admin.list_consumer_groups(request_timeout=10).result(30)
     assert group not in {each.group_id for each in listed.valid}

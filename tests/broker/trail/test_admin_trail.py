@@ -246,7 +246,7 @@ def test_users_lists_and_records_without_a_secret(broker: BrokerThread, folder: 
     with admin(broker) as ann, Producer(audit=False, **known(broker, "ann")) as producer:
         ann.create_topic("records", 1)
         for _ in range(3):
-            producer.send("records", b"x").result(10)
+            producer.send("records", b"x").result(30)
         ann.delete_records({("records", 0): 2}).check()
     deleted = newest(folder, "DELETE_RECORDS", "records-0")
     assert (deleted["before"], deleted["after"]) == ({"start_offset": 0}, {"start_offset": 2})

@@ -54,7 +54,7 @@ def test_every_request_finds_its_broker_and_half_a_cluster_is_half_an_answer(two
         admin.create_topic("t", 4)
         with Producer(zookeeper_connect=two.connect, audit=False) as producer:
             for _, partition in PARTITIONS:
-                producer.send("t", b"x", partition=partition).result(10)
+                producer.send("t", b"x", partition=partition).result(30)
         described = admin.describe_topics(["t"])["t"]
         assert {part.leader for part in described.partitions} == {0, 1}
         ends = admin.list_offsets(dict.fromkeys(PARTITIONS, LATEST)).check()

@@ -73,7 +73,7 @@ def test_an_iterator_ends_at_shutdown(cluster: Cluster, group: str) -> None:
     assert {found.get(timeout=10).value for _ in sent} == sent
     before = threading.active_count()
     consumer.shutdown()
-    reader.join(5)
+    reader.join(30)
     assert not reader.is_alive()
     assert threading.active_count() < before
 
@@ -191,7 +191,7 @@ def test_a_log_that_lost_its_tail_is_told_and_what_stands_there_now_is_consumed(
     ) as broker:
         with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
             for number in range(10):
-                producer.send("t", b"old %d" % number, partition=0).result(10)
+                producer.send("t", b"old %d" % number, partition=0).result(30)
         with ConsumerConnector(
             zookeeper_connect=f"{cluster.zookeeper.connect}/cut",
             group=group,
@@ -206,7 +206,7 @@ def test_a_log_that_lost_its_tail_is_told_and_what_stands_there_now_is_consumed(
             broker.start()
             with Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer:
                 for number in range(8):
-                    producer.send("t", b"new %d" % number, partition=0).result(10)
+                    producer.send("t", b"new %d" % number, partition=0).result(30)
             found = [next(stream) for _ in range(8)]
     assert [message.value for message in found] == [b"new %d" % number for number in range(8)]
     assert [message.offset for message in found] == list(range(5, 13))
@@ -221,7 +221,7 @@ def test_a_cluster_without_its_topics_in_zookeeper(cluster: Cluster, tmp_path: P
         BrokerThread(tmp_path, num_partitions=2) as broker,
         Producer(bootstrap_servers=broker.bootstrap_servers, audit=False) as producer,
     ):
-        producer.send("t", b"1").result(10)
+        producer.send("t", b"1").result(30)
         with ConsumerConnector(
             zookeeper_connect=elsewhere,
             bootstrap_servers=broker.bootstrap_servers,

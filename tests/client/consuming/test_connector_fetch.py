@@ -139,7 +139,7 @@ def running(setting: Setting) -> Iterator[Setting]:
     yield setting
     setting.fetcher.stop()
     setting.link.close()
-    assert setting.fetcher.join(5)
+    assert setting.fetcher.join(30)
 
 
 def test_partitions_go_to_their_streams(its: Setting) -> None:
@@ -267,7 +267,7 @@ def test_what_stays_ends_it(its: Setting, name: str) -> None:
     eventually(lambda: its.errors != [])
     assert isinstance(its.errors[0], KafkaError)
     assert its.errors[0].name == name
-    assert its.fetcher.join(5)
+    assert its.fetcher.join(30)
 
 
 def test_brokers_that_moved_are_found_again(its: Setting) -> None:

@@ -178,5 +178,5 @@ def test_partitions_that_a_topic_gets_are_read(rig: Rig) -> None:
     topic = rig.topic(1)
     consumer, _ = rig.stream(topic, metadata_max_age_ms=100)
     admin = AdminClient({"bootstrap.servers": rig.servers})
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
     eventually(lambda: consumer.assignment == {topic: (0, 1, 2)})

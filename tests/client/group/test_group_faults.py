@@ -174,7 +174,7 @@ def test_the_worker_tells_what_its_jobs_die_of_and_goes_on() -> None:
         worker.put(partial(fail, error))
     worker.put(done.set)
     worker.end()
-    assert worker.join(10)
+    assert worker.join(30)
     assert done.is_set()
     assert told[0] is refused
     assert [type(error) for error in told[1:]] == [ClientFailedError, ClientFailedError]

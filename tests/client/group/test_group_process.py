@@ -181,7 +181,7 @@ def test_shutdown_ends_everything_from_any_thread(rig: Rig) -> None:
     eventually(lambda: len(seen) == 5)
     consumer.shutdown()
     consumer.shutdown()
-    reader.join(5)
+    reader.join(30)
     assert not reader.is_alive()
     for call in (
         lambda: consumer.seek(topic, 0, 1),

@@ -52,7 +52,7 @@ def test_settled_while_a_thread_waits() -> None:
     batch, delivery = one()
     timer = threading.Timer(0.02, batch.acknowledged, (7,))
     timer.start()
-    assert delivery.result(5) == HERE
+    assert delivery.result(30) == HERE
     timer.join()
 
 
@@ -123,7 +123,7 @@ def test_a_batch_that_is_split_ends_in_parts() -> None:
         delivery.add_done_callback(lambda d, index=index: seen.append(index))  # type: ignore[misc] # its default
     whole = BatchDelivery("t", [(batch, 1, 3)])
     got: list[RecordMetadata] = []
-    waiter = threading.Thread(target=lambda: got.append(deliveries[3].result(5)))
+    waiter = threading.Thread(target=lambda: got.append(deliveries[3].result(30)))
     waiter.start()
     left, right = batch.split(2)
     middle, last = right.split(1)
@@ -146,7 +146,7 @@ def test_many_threads_look_while_it_is_settled() -> None:
     got: list[RecordMetadata] = []
 
     def wait() -> None:
-        got.extend(Delivery(batch, index).result(5) for batch in batches for index in range(50))
+        got.extend(Delivery(batch, index).result(30) for batch in batches for index in range(50))
 
     threads = [threading.Thread(target=wait) for _ in range(4)]
     for thread in threads:

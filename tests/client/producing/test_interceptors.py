@@ -131,7 +131,7 @@ def test_accepted_is_told_before_a_byte_leaves(broker: ScriptedBroker) -> None:
     recorder = Recorder(broker)
     with producer(broker, recorder, batch_size=1) as p:
         for number in range(5):
-            p.send("t", b"%d" % number).result(5)
+            p.send("t", b"%d" % number).result(30)
     assert recorder.produced_at_send == list(range(5))
 
 
@@ -188,7 +188,7 @@ def test_a_retry_is_no_second_acceptance(broker: ScriptedBroker) -> None:
     recorder = Recorder()
     broker.script(ApiKey.PRODUCE, HangUp(after_append=True), Refuse(6))
     with producer(broker, recorder) as p:
-        p.send("t", b"x").result(5)
+        p.send("t", b"x").result(30)
     assert recorder.names() == ["attach", "send", "acknowledged", "close"]
 
 
@@ -197,12 +197,12 @@ def test_refused_for_good_is_failed_and_unanswered_is_in_doubt(broker: ScriptedB
     with producer(broker, recorder, delivery_timeout_ms=1_200, batch_size=1) as p:
         broker.script(ApiKey.PRODUCE, Refuse(CODES["INVALID_RECORD"]), Late(4))
         with pytest.raises(KafkaError):
-            p.send("t", b"refused").result(5)
+            p.send("t", b"refused").result(30)
         with pytest.raises(TimedOutError):
-            p.send("t", b"unanswered").result(5)
+            p.send("t", b"unanswered").result(30)
         broker.stop()
         with pytest.raises(TimedOutError):
-            p.send("t", b"never left").result(5)
+            p.send("t", b"never left").result(30)
         broker.start()
     failed = [(call[1].first_sequence, call[3]) for call in recorder.calls if call[0] == "failed"]
     assert failed == [(0, False), (1, True), (2, False)]
@@ -212,16 +212,16 @@ def test_refused_for_good_is_failed_and_unanswered_is_in_doubt(broker: ScriptedB
 def test_internal_and_unstamped_records_are_not_tallied(broker: ScriptedBroker) -> None:
     recorder = Recorder()
     with producer(broker, recorder) as p:
-        p.send("_internal", b"x").result(5)
+        p.send("_internal", b"x").result(30)
     with producer(broker, recorder, stamp=False) as p:
-        p.send("t", b"x").result(5)
+        p.send("t", b"x").result(30)
     assert recorder.names() == ["attach", "close"] * 2
 
 
 def test_without_acks_sent_is_all_that_is_known(broker: ScriptedBroker) -> None:
     recorder = Recorder()
     with producer(broker, recorder, acks=0) as p:
-        p.send("t", b"x").result(5)
+        p.send("t", b"x").result(30)
     assert [call[2] for call in recorder.calls if call[0] == "acknowledged"] == [-1]
     assert recorder.context is not None
     assert recorder.context.acks == 0
@@ -266,7 +266,7 @@ def test_nobody_flushes_or_closes_for_reports(broker: ScriptedBroker) -> None:
     recorder = Recorder()
     with producer(broker, recorder) as p:
         assert recorder.context is not None
-        recorder.context.publish("_reports", None, b"1", None).result(5)
+        recorder.context.publish("_reports", None, b"1", None).result(30)
         broker.script(ApiKey.PRODUCE, *[Refuse(5)] * 1000)
         stuck = recorder.context.publish("_reports", None, b"2", None)
         time.sleep(0.05)
@@ -282,8 +282,8 @@ def test_published_records_are_neither_stamped_nor_tallied_even_on_plain_topics(
     with producer(broker, recorder, linger_ms=50) as p:
         assert recorder.context is not None
         p.send("t", b"stamped")
-        recorder.context.publish("t", None, b"plain", None).result(5)
-        p.send("t", b"stamped").result(5)
+        recorder.context.publish("t", None, b"plain", None).result(30)
+        p.send("t", b"stamped").result(30)
     assert [bool(record.headers) for record in broker.log("t").records()] == [True, False, True]
     assert ranges(recorder.tallies("send")) == [(0, 0), (1, 1)]
 
@@ -292,8 +292,8 @@ def test_an_interceptor_can_make_its_topic(broker: ScriptedBroker) -> None:
     recorder = Recorder()
     with producer(broker, recorder):
         assert recorder.context is not None
-        assert recorder.context.create_topic("_reports", 3, {"retention.ms": "1"}).result(5)
-        assert not recorder.context.create_topic("_reports", 3, {}).result(5)
+        assert recorder.context.create_topic("_reports", 3, {"retention.ms": "1"}).result(30)
+        assert not recorder.context.create_topic("_reports", 3, {}).result(30)
     assert ("_reports", 2) in broker.logs
 
 
@@ -307,7 +307,7 @@ def test_what_an_interceptor_raises_is_logged_once_and_counted(
     healthy = Recorder()
     with producer(broker, Broken(), healthy, batch_size=1) as p:
         for number in range(5):
-            p.send("t", b"%d" % number).result(5)
+            p.send("t", b"%d" % number).result(30)
         assert p.interceptor_errors == 5
     assert len(broker.values("t")) == 5
     assert len(healthy.tallies("acknowledged")) == 5
@@ -399,7 +399,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> type[_Installed]:
 def _send_one(broker: ScriptedBroker, **settings: Any) -> list[tuple[str, bytes | None]]:
     """Sends "x" and returns its headers."""
     with Producer(bootstrap_servers=broker.address, linger_ms=1, **settings) as p:
-        p.send("t", b"x").result(5)
+        p.send("t", b"x").result(30)
     (record,) = broker.log("t").records()
     return list(record.headers)
 
@@ -444,13 +444,13 @@ def test_a_forked_child_is_another_instance(broker: ScriptedBroker) -> None:
     records, and its own must not pass for the parent's."""
     recorder = Recorder()
     with producer(broker, recorder, linger_ms=100) as p:
-        p.send("t", b"before").result(5)
+        p.send("t", b"before").result(30)
         p.send("t", b"the parent's, still in the buffer")
         read_end, write_end = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                p.send("t", b"the child's").result(5)
+                p.send("t", b"the child's").result(30)
                 os.write(write_end, p.instance)
                 p.close()
             finally:

@@ -51,7 +51,7 @@ def test_what_is_sent_arrives_and_the_delivery_says_where(broker: ScriptedBroker
     with quick_producer(broker) as p:
         before = time.time_ns() // 1_000_000
         deliveries = [p.send("t", value, key=b"k", headers=[("h", b"1")]) for value in numbers(50)]
-        found = [delivery.result(5) for delivery in deliveries]
+        found = [delivery.result(30) for delivery in deliveries]
     assert broker.values("t") == numbers(50)
     assert [(m.topic, m.partition, m.offset) for m in found] == [("t", 0, i) for i in range(50)]
     records = broker.log("t").records()
@@ -65,7 +65,7 @@ def test_what_is_sent_arrives_and_the_delivery_says_where(broker: ScriptedBroker
 
 def test_given_timestamps_are_kept(broker: ScriptedBroker) -> None:
     with quick_producer(broker) as p:
-        assert p.send("t", b"x", timestamp=1234).result(5).timestamp == 1234
+        assert p.send("t", b"x", timestamp=1234).result(30).timestamp == 1234
         with pytest.raises(ValueError, match="-1 is not milliseconds"):
             p.send("t", b"x", timestamp=-1)
     assert broker.log("t").records()[0].timestamp == 1234
@@ -73,11 +73,11 @@ def test_given_timestamps_are_kept(broker: ScriptedBroker) -> None:
 
 def test_internal_topics_and_mirrors_are_not_stamped(broker: ScriptedBroker) -> None:
     with quick_producer(broker) as p:
-        p.send("_internal", b"x").result(5)
+        p.send("_internal", b"x").result(30)
     assert broker.log("_internal").records()[0].headers == ()
     original = ((STAMP_HEADER, b"as it was"), ("h", None))
     with quick_producer(broker, stamp=False) as p:
-        p.send("t", b"x", headers=original).result(5)
+        p.send("t", b"x", headers=original).result(30)
     assert broker.log("t").records()[0].headers == original
 
 
@@ -85,7 +85,7 @@ def test_a_record_read_elsewhere_and_sent_on_gets_a_stamp_of_its_own(
     broker: ScriptedBroker,
 ) -> None:
     with quick_producer(broker) as p:
-        p.send("t", b"x", headers=[(STAMP_HEADER, b"somebody else's"), ("h", b"1")]).result(5)
+        p.send("t", b"x", headers=[(STAMP_HEADER, b"somebody else's"), ("h", b"1")]).result(30)
     headers = broker.log("t").records()[0].headers
     assert [name for name, _ in headers] == ["h", STAMP_HEADER]
     assert stamp_of(headers) == Stamp(p.instance, 0, 0, "srv")
@@ -93,8 +93,8 @@ def test_a_record_read_elsewhere_and_sent_on_gets_a_stamp_of_its_own(
 
 def test_nulls_are_kept(broker: ScriptedBroker) -> None:
     with quick_producer(broker) as p:
-        p.send("t").result(5)
-        p.send("t", b"", key=b"").result(5)
+        p.send("t").result(30)
+        p.send("t", b"", key=b"").result(30)
     assert [(r.key, r.value) for r in broker.log("t").records()] == [(None, None), (b"", b"")]
 
 
@@ -114,7 +114,7 @@ def test_encoders_see_the_topic(broker: ScriptedBroker) -> None:
         value_encoder=lambda topic, value: f"{topic}:{value}".encode(),
         key_encoder=lambda topic, key: str(key).encode(),
     ) as p:
-        p.send("t", {"a": 1}, key=7).result(5)
+        p.send("t", {"a": 1}, key=7).result(30)
     (record,) = broker.log("t").records()
     assert (record.key, record.value) == (b"7", b"t:{'a': 1}")
 
@@ -132,11 +132,11 @@ def test_partitions_are_chosen_by_key_by_number_or_by_the_users_rule() -> None:
         with quick_producer(broker) as p:
             for number in range(40):
                 p.send("t", b"v", key=b"key %d" % number)
-            assert p.send("t", b"x", partition=5).result(5).partition == 5
+            assert p.send("t", b"x", partition=5).result(30).partition == 5
             with pytest.raises(KafkaError, match="has 8 partitions"):
                 p.send("t", b"x", partition=8)
         with quick_producer(broker, partitioner=lambda topic, key, numbers: numbers[-1]) as p:
-            assert p.send("t", b"x", key=b"k").result(5).partition == 7
+            assert p.send("t", b"x", key=b"k").result(30).partition == 7
         keys = [{r.key for r in broker.log("t", n).records() if r.key} for n in range(8)]
         assert sum(len(one) for one in keys) == 41  # no key in two partitions
         assert sum(bool(one) for one in keys) > 4
@@ -152,9 +152,9 @@ def test_records_without_key_are_spread(broker: ScriptedBroker) -> None:
 
 def test_new_partitions_are_found(broker: ScriptedBroker) -> None:
     with quick_producer(broker) as p:
-        p.send("t", b"x").result(5)
+        p.send("t", b"x").result(30)
         broker.create("t", 3)
-        assert p.send("t", b"x", partition=2).result(5).partition == 2
+        assert p.send("t", b"x", partition=2).result(30).partition == 2
 
 
 # --- idempotence, order, retries ----------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_failures_neither_reorder_nor_repeat_nor_lose(
     broker.script(ApiKey.PRODUCE, *trouble)
     with one_record_batches(broker) as p:
         deliveries = [p.send("t", value) for value in numbers(30)]
-        offsets = [delivery.result(5).offset for delivery in deliveries]
+        offsets = [delivery.result(30).offset for delivery in deliveries]
     assert broker.values("t") == numbers(30)
     assert offsets == list(range(30))
     assert broker.count(ApiKey.INIT_PRODUCER_ID) == 1
@@ -222,14 +222,14 @@ def test_a_log_that_was_cut_is_written_on_under_a_new_producer_id(broker: Script
     broker.create("other", 1)
     with one_record_batches(broker) as p:
         for value in numbers(10):
-            p.send("t", value).result(5)
-        p.send("other", b"o").result(5)
+            p.send("t", value).result(30)
+        p.send("other", b"o").result(30)
         broker.stop()
         broker.log("t").cut(7)
         broker.start()
         deliveries = [p.send("t", b"after %d" % number) for number in range(10)]
-        p.send("other", b"o").result(5)
-        assert [delivery.result(5).offset for delivery in deliveries] == list(range(7, 17))
+        p.send("other", b"o").result(30)
+        assert [delivery.result(30).offset for delivery in deliveries] == list(range(7, 17))
     expected = numbers(7) + [b"after %d" % number for number in range(10)]
     assert broker.values("t") == expected
     assert sequences_sent(broker)[-1][0] in (1001, 1002)
@@ -241,40 +241,40 @@ def test_a_log_that_was_cut_is_written_on_under_a_new_producer_id(broker: Script
 def test_a_refusal_for_good_fails_the_batch_and_only_it(broker: ScriptedBroker) -> None:
     broker.script(ApiKey.PRODUCE, Serve(), Refuse(CODES["MESSAGE_TOO_LARGE"]))
     with one_record_batches(broker) as p:
-        p.send("t", b"0").result(5)
+        p.send("t", b"0").result(30)
         deliveries = [p.send("t", value) for value in numbers(6)]
         with pytest.raises(KafkaError, match=r"t-0: MESSAGE_TOO_LARGE.*max\.message\.bytes"):
-            deliveries[0].result(5)
+            deliveries[0].result(30)
         for delivery in deliveries[1:]:
-            delivery.result(5)
+            delivery.result(30)
     assert broker.values("t") == [b"0", *numbers(6)[1:]]
 
 
 def test_a_broker_that_forgets_an_answer_is_asked_again(broker: ScriptedBroker) -> None:
     with one_record_batches(broker, request_timeout_ms=600) as p:
-        p.send("t", b"0").result(5)
+        p.send("t", b"0").result(30)
         broker.script(ApiKey.PRODUCE, Late(3))
-        assert p.send("t", b"1").result(5).offset == 1
+        assert p.send("t", b"1").result(30).offset == 1
     assert broker.values("t") == [b"0", b"1"]
 
 
 def test_a_broker_that_comes_back_is_found(broker: ScriptedBroker) -> None:
     with quick_producer(broker) as p:
-        p.send("t", b"0").result(5)
+        p.send("t", b"0").result(30)
         broker.stop()
         delivery = p.send("t", b"1")
         time.sleep(0.1)
         assert not delivery.done()
         broker.start()
-        assert delivery.result(5).offset == 1
+        assert delivery.result(30).offset == 1
 
 
 def test_no_producer_id_is_an_error_with_a_name(broker: ScriptedBroker) -> None:
     with quick_producer(broker) as p:
         broker.script(ApiKey.INIT_PRODUCER_ID, Refuse(CODES["CLUSTER_AUTHORIZATION_FAILED"]))
         with pytest.raises(KafkaError, match="CLUSTER_AUTHORIZATION_FAILED"):
-            p.send("t", b"0").result(5)
-        assert p.send("t", b"1").result(5).offset == 0  # asked again
+            p.send("t", b"0").result(30)
+        assert p.send("t", b"1").result(30).offset == 0  # asked again
 
 
 def test_brokers_that_are_too_old_are_named() -> None:
@@ -284,7 +284,7 @@ def test_brokers_that_are_too_old_are_named() -> None:
         quick_producer(broker) as p,
         pytest.raises(KafkaError, match=r"older than Kafka 0\.11"),
     ):
-        p.send("t", b"x").result(5)
+        p.send("t", b"x").result(30)
 
 
 # --- deadlines ----------------------------------------------------------------------------------
@@ -292,11 +292,11 @@ def test_brokers_that_are_too_old_are_named() -> None:
 
 def test_what_was_never_sent_fails_after_the_delivery_timeout(broker: ScriptedBroker) -> None:
     with quick_producer(broker, delivery_timeout_ms=1_500) as p:
-        p.send("t", b"0").result(5)
+        p.send("t", b"0").result(30)
         broker.stop()
         late = r"1 record for t-0 not delivered in 1\.5 s.*refused"
         with pytest.raises(TimedOutError, match=late):
-            p.send("t", b"1").result(5)
+            p.send("t", b"1").result(30)
         broker.start()
 
 
@@ -360,7 +360,7 @@ def test_callbacks_get_metadata_or_error_and_may_fail(
 
     with quick_producer(broker) as p:
         p.send("t", b"0", on_delivery=fail)
-        p.send("t", b"1", on_delivery=lambda *result: seen.append(result)).result(5)
+        p.send("t", b"1", on_delivery=lambda *result: seen.append(result)).result(30)
         broker.script(ApiKey.PRODUCE, Refuse(CODES["INVALID_RECORD"]))
         p.send("t", b"2", on_delivery=lambda *result: seen.append(result))
         p.flush(5)
@@ -386,7 +386,7 @@ def test_a_callback_may_send_but_not_wait(broker: ScriptedBroker) -> None:
 
     with quick_producer(broker) as p:
         p.send("t", b"0", on_delivery=again)
-        assert done.wait(5)
+        assert done.wait(30)
     assert broker.values("t") == [b"0", b"from a callback"]
     assert "inside a callback" in str(outcome[0])
 
@@ -401,12 +401,12 @@ def test_flush_sends_what_lingers(broker: ScriptedBroker) -> None:
 
 def test_flush_can_time_out_and_loses_nothing(broker: ScriptedBroker) -> None:
     with quick_producer(broker) as p:
-        p.send("t", b"0").result(5)
+        p.send("t", b"0").result(30)
         broker.script(ApiKey.PRODUCE, Late(0.3))
         delivery = p.send("t", b"1")
         with pytest.raises(TimedOutError, match=r"flush\(\) did not end.*1 records are not"):
             p.flush(0.05)
-        assert delivery.result(5).offset == 1
+        assert delivery.result(30).offset == 1
 
 
 def test_close_delivers_what_is_pending_and_ends_everything(broker: ScriptedBroker) -> None:
@@ -426,7 +426,7 @@ def test_close_delivers_what_is_pending_and_ends_everything(broker: ScriptedBrok
 
 def test_close_gives_up_after_its_deadline_and_says_so(broker: ScriptedBroker) -> None:
     p = quick_producer(broker)
-    p.send("t", b"0").result(5)
+    p.send("t", b"0").result(30)
     broker.stop()
     delivery = p.send("t", b"1")
     with pytest.raises(TimedOutError, match=r"1 records were not delivered in 0\.1 s"):
@@ -441,7 +441,7 @@ def test_an_error_in_a_with_block_is_not_hidden_by_the_close(
 ) -> None:
     def work() -> None:
         with quick_producer(broker, delivery_timeout_ms=1_500) as p:
-            p.send("t", b"0").result(5)
+            p.send("t", b"0").result(30)
             broker.stop()
             p.send("t", b"1")
             raise ZeroDivisionError
@@ -453,7 +453,7 @@ def test_an_error_in_a_with_block_is_not_hidden_by_the_close(
 
 def test_senders_that_race_with_close_are_served_or_refused(broker: ScriptedBroker) -> None:
     p = quick_producer(broker)
-    p.send("t", b"first").result(5)
+    p.send("t", b"first").result(30)
     accepted: list[Any] = []
 
     def send() -> None:
@@ -476,7 +476,7 @@ def test_senders_that_race_with_close_are_served_or_refused(broker: ScriptedBrok
 
 def test_acks_0_asks_for_no_answer(broker: ScriptedBroker) -> None:
     with quick_producer(broker, acks=0) as p:
-        found = [p.send("t", value).result(5) for value in numbers(5)]
+        found = [p.send("t", value).result(30) for value in numbers(5)]
         assert {m.offset for m in found} == {-1}
     eventually(lambda: len(broker.values("t")) >= 5)
     assert broker.values("t") == numbers(5)
@@ -549,5 +549,5 @@ def test_nothing_is_said_about_a_quiet_life(
     broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO), quick_producer(broker) as p:
-        p.send("t", b"x").result(5)
+        p.send("t", b"x").result(30)
     assert caplog.text == ""

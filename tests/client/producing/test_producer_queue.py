@@ -83,11 +83,11 @@ def test_every_stage_is_passed_in_order(broker: ScriptedBroker) -> None:
     watcher = Watcher()
     with quick_producer(broker, interceptors=[watcher], batch_size=1) as p:
         broker.script(ApiKey.PRODUCE, Refuse(6), Serve(), Refuse(CODES["INVALID_RECORD"]))
-        p.send("t", b"a").result(5)
+        p.send("t", b"a").result(30)
         with pytest.raises(RecordDroppedError):
             p.send("t", b"drop me").result(0)
         with pytest.raises(KafkaError):
-            p.send("t", b"b").result(5)
+            p.send("t", b"b").result(30)
     assert [record.value for record in broker.log("t").records()] == [b"a", b"the last one"]
     assert broker.log("t").records()[0].headers[0] == ("seen", b"1")
     # What the thread that sends and the I/O thread do is not ordered between them.
@@ -131,7 +131,7 @@ def test_what_a_stage_raises_is_counted_and_changes_nothing(
 
     with quick_producer(broker, interceptors=[Broken()], batch_size=1) as p:
         for value in numbers(3):
-            p.send("t", value).result(5)
+            p.send("t", value).result(30)
         assert p.interceptor_errors == 3
         assert p.metrics()["interceptor_errors"] == 3
     assert caplog.text.count("acknowledged failed; further") == 1
@@ -184,7 +184,7 @@ def test_a_batch_that_is_too_large_goes_in_halves(broker: ScriptedBroker) -> Non
     """The topic takes smaller messages than our batch_size: the records are not to blame."""
     tallies = Tallies()
     with quick_producer(broker, interceptors=[tallies], batch_num_messages=8) as p:
-        p.send("t", b"first").result(5)
+        p.send("t", b"first").result(30)
         broker.script(ApiKey.PRODUCE, TOO_LARGE, TOO_LARGE)
         deliveries = [p.send("t", value, key=b"k", headers=[("h", b"")]) for value in numbers(20)]
         p.flush(5)
@@ -205,7 +205,7 @@ def test_a_batch_that_is_too_large_goes_in_halves(broker: ScriptedBroker) -> Non
 
 def test_the_one_record_that_is_too_large_fails_alone(broker: ScriptedBroker) -> None:
     with quick_producer(broker, batch_num_messages=4) as p:
-        p.send("t", b"first").result(5)
+        p.send("t", b"first").result(30)
         # all four, the first two, the first; then the rest is served
         broker.script(ApiKey.PRODUCE, TOO_LARGE, TOO_LARGE, TOO_LARGE)
         called: list[Any] = []
@@ -226,7 +226,7 @@ def test_the_one_record_that_is_too_large_fails_alone(broker: ScriptedBroker) ->
 def test_a_full_buffer_fails_at_once_or_drops_and_counts(broker: ScriptedBroker) -> None:
     small: dict[str, Any] = {"batch_size": 1000, "buffer_memory": 3000}
     with quick_producer(broker, on_buffer_full="fail", **small) as p:
-        p.send("t", b"0").result(5)
+        p.send("t", b"0").result(30)
         broker.script(ApiKey.PRODUCE, Late(0.3))
 
         def too_much() -> None:
@@ -236,11 +236,11 @@ def test_a_full_buffer_fails_at_once_or_drops_and_counts(broker: ScriptedBroker)
         with pytest.raises(BufferFullError, match=r"of 3000 bytes \(buffer_memory\)"):
             too_much()
         p.flush(5)
-        p.send("t", b"again").result(5)
+        p.send("t", b"again").result(30)
         assert p.dropped == 0
     events: list[QueueEvent] = []
     with quick_producer(broker, on_buffer_full="drop", event_handler=events.append, **small) as p:
-        p.send("t", b"0").result(5)
+        p.send("t", b"0").result(30)
         broker.script(ApiKey.PRODUCE, Late(0.3))
         called: list[Any] = []
         deliveries = [
@@ -281,7 +281,7 @@ def test_names_of_other_clients_are_translated(name: str, meant: str) -> None:
 @pytest.mark.parametrize(("codec", "level"), [("gzip", 9), ("zstd", 19), ("zstd", -3)])
 def test_compression_levels(broker: ScriptedBroker, codec: str, level: int) -> None:
     with quick_producer(broker, compression_type=codec, compression_level=level) as p:
-        p.send_many("t", [b"again and again " * 20] * 20).result(5)
+        p.send_many("t", [b"again and again " * 20] * 20).result(30)
     assert broker.values("t") == [b"again and again " * 20] * 20
     assert {batch.header.codec for batch in broker.log("t").batches} == {codec}
 
@@ -292,7 +292,7 @@ def test_metrics_say_what_was_done(
     with caplog.at_level(logging.WARNING), quick_producer(broker, batch_size=1) as p:
         broker.script(ApiKey.PRODUCE, Refuse(6))
         for value in numbers(5):
-            p.send("t", value).result(5)
+            p.send("t", value).result(30)
         found = p.metrics()
     expected = {
         "records_acknowledged": 5,

@@ -38,11 +38,11 @@ def numbers(count: int) -> list[bytes]:
 def test_a_list_arrives_in_order_and_says_where(broker: ScriptedBroker) -> None:
     told: list[Any] = []
     with producer(broker, batch_size=500) as p:
-        p.send("t", b"before").result(5)
+        p.send("t", b"before").result(30)
         delivery = p.send_many("t", numbers(100), on_delivery=lambda *end: told.append(end))
         assert len(delivery) == 100
-        found = delivery.result(5)
-        p.send("t", b"behind").result(5)
+        found = delivery.result(30)
+        p.send("t", b"behind").result(30)
         assert p.metrics()["records_acknowledged"] == 102
     assert found == BatchMetadata("t", 100, (OffsetRange(0, 1, 100, 100),))
     assert told == [(None, found)]
@@ -61,7 +61,7 @@ def test_keys_timestamps_headers_and_nulls(broker: ScriptedBroker) -> None:
             keys=keys,
             timestamps=[5, 4, 3, 2, 1],
             headers=[("h", b"x"), ("tm", b"somebody else's")],
-        ).result(5)
+        ).result(30)
     seen: dict[bytes | None, list[tuple[bytes | None, int]]] = {}
     for partition in range(4):
         for record in broker.log("wide", partition).records():
@@ -80,19 +80,19 @@ def test_keys_timestamps_headers_and_nulls(broker: ScriptedBroker) -> None:
 
 def test_a_partition_or_a_rule_of_the_user(broker: ScriptedBroker) -> None:
     with producer(broker) as p:
-        p.send_many("wide", numbers(3), partition=2, timestamps=7).result(5)
+        p.send_many("wide", numbers(3), partition=2, timestamps=7).result(30)
         with pytest.raises(KafkaError, match="has 4 partitions"):
             p.send_many("wide", numbers(3), partition=4)
     assert [r.timestamp for r in broker.log("wide", 2).records()] == [7, 7, 7]
     with producer(broker, partitioner=lambda topic, key, numbers: int(key or 0)) as p:
-        p.send_many("wide", numbers(3), keys=[b"1", b"3", b"1"]).result(5)
+        p.send_many("wide", numbers(3), keys=[b"1", b"3", b"1"]).result(30)
     assert broker.values("wide", 1) == [b"0", b"2"]
     assert broker.values("wide", 3) == [b"1"]
 
 
 def test_records_without_key_are_spread_batch_by_batch(broker: ScriptedBroker) -> None:
     with producer(broker, batch_size=500) as p:
-        found = p.send_many("wide", [bytes(50)] * 400).result(5)
+        found = p.send_many("wide", [bytes(50)] * 400).result(30)
     assert {one.partition for one in found.ranges} == {0, 1, 2, 3}
     assert sum(one.count for one in found.ranges) == found.count == 400
 
@@ -107,7 +107,7 @@ class Column:
 @pytest.mark.parametrize("name", ["tolist", "to_pylist"])
 def test_columns_of_other_libraries(broker: ScriptedBroker, name: str) -> None:
     with producer(broker) as p:
-        p.send_many("t", Column(numbers(3), name), timestamps=Column([1, 2, 3], name)).result(5)
+        p.send_many("t", Column(numbers(3), name), timestamps=Column([1, 2, 3], name)).result(30)
         p.send_many("t", (bytearray(b"3"), memoryview(b"4")))
         p.flush(5)
     assert broker.values("t") == numbers(5)
@@ -130,7 +130,7 @@ def test_numpy_and_its_times(broker: ScriptedBroker) -> None:
     numpy = pytest.importorskip("numpy")
     times = numpy.array(["2024-01-01T00:00:00", "2024-01-01T00:00:01"], dtype="datetime64[ns]")
     with producer(broker) as p:
-        p.send_many("t", numpy.array([b"a", b"b"]), timestamps=times).result(5)
+        p.send_many("t", numpy.array([b"a", b"b"]), timestamps=times).result(30)
     records = broker.log("t").records()
     assert [(r.value, r.timestamp) for r in records] == [
         (b"a", 1_704_067_200_000),
@@ -153,9 +153,9 @@ def test_encoders_one_by_one_and_all_at_once(broker: ScriptedBroker) -> None:
 
     doubling = Doubling()
     with producer(broker, value_encoder=doubling, key_encoder=lambda t, k: k.encode()) as p:
-        p.send_many("t", [1, None, 3], keys=["a", "b", "c"]).result(5)
+        p.send_many("t", [1, None, 3], keys=["a", "b", "c"]).result(30)
     with producer(broker, value_encoder=lambda topic, value: b"%d" % value) as p:
-        p.send_many("t", [4, None]).result(5)
+        p.send_many("t", [4, None]).result(30)
     assert doubling.calls == 1
     assert broker.values("t") == [b"2", None, b"6", b"4", None]
 
@@ -212,10 +212,10 @@ def test_a_full_buffer_blocks_fails_or_drops(broker: ScriptedBroker) -> None:
 
 def test_the_first_error_says_how_many_failed(broker: ScriptedBroker) -> None:
     with producer(broker, batch_num_messages=10) as p:
-        p.send("t", b"0").result(5)
+        p.send("t", b"0").result(30)
         broker.script(ApiKey.PRODUCE, Refuse(CODES["INVALID_RECORD"]))
         with pytest.raises(KafkaError, match="10 of 30 records failed; t-0: INVALID_RECORD"):
-            p.send_many("t", numbers(30)).result(5)
+            p.send_many("t", numbers(30)).result(30)
     assert broker.values("t") == [b"0", *numbers(30)[10:]]
 
 

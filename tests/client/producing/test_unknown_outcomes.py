@@ -438,13 +438,13 @@ def test_a_producer_does_not_claim_what_took_the_place_of_another_record(code: i
             interceptors=[outcomes],
         )
         with producer:
-            producer.send("t", b"zeroth").result(5)
+            producer.send("t", b"zeroth").result(30)
             refusals = [Refuse(code, after_append=True), *[Refuse(code)] * 1000]
             broker.script(ApiKey.PRODUCE, *refusals)
             with pytest.raises(TimedOutError):
-                producer.send("t", b"first").result(5)
+                producer.send("t", b"first").result(30)
             broker.unscript(ApiKey.PRODUCE)
-            second = producer.send("t", b"second").result(5)
+            second = producer.send("t", b"second").result(30)
         assert broker.values("t") == [b"zeroth", b"first", b"second"]
         assert second.offset == 2
         assert outcomes.of == {0: "acknowledged", 1: "in doubt", 2: "acknowledged"}
@@ -465,5 +465,5 @@ def test_a_hang_up_after_the_append_is_in_doubt_when_time_runs_out() -> None:
         with producer:
             broker.script(ApiKey.PRODUCE, HangUp(after_append=True), *[Refuse(19)] * 1000)
             with pytest.raises(TimedOutError):
-                producer.send("t", b"first").result(5)
+                producer.send("t", b"first").result(30)
         assert outcomes.of == {0: "in doubt"}

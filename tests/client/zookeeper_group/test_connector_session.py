@@ -85,7 +85,7 @@ def test_suspended_for_longer_than_the_session(
         assert far_stream.poll(0) == []
         near.commit_offsets()
         proxy.listen()
-        late.join(15)
+        late.join(30)
         assert len(refused) == 1
         eventually(lambda: far.assignment == {topic: (0,)} and near.assignment == {topic: (1,)})
         more = cluster.publish(topic, 100, 20)
@@ -158,7 +158,7 @@ def test_a_zookeeper_that_answers_no_more_is_noticed_by_who_keeps_asking(
         proxy.heal()
         proxy.cut()
         for thread in threads:
-            thread.join(15)
+            thread.join(30)
         more = cluster.publish(topic, 100, 1, 1)
         assert values(take([stream], more)) == sorted(more)
 

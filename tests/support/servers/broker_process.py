@@ -77,7 +77,7 @@ class BrokerProcess:
             ended = process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGABRT)
-            process.wait(10)
+            process.wait(30)
             raise AssertionError(f"the stop hangs: {self._end_of_log()}") from None
         assert ended == 0, f"the stop ended with {ended}: {self._end_of_log()}"
 

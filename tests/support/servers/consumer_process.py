@@ -68,8 +68,8 @@ class ConsumerProcess:
         trace: TracebackType | None,
     ) -> None:
         self._process.kill()
-        self._process.wait(10)
-        self._reader.join(10)
+        self._process.wait(30)
+        self._reader.join(30)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
