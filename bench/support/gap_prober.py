@@ -1,7 +1,8 @@
 """A client that writes one record after the other, for the gap in which a partition has no leader.
 
 It asks for the leader again after 100 ms without one, and after 300 ms without an answer: real
-clients wait about as long (``retry.backoff.ms``).
+clients wait about as long (``retry.backoff.ms``). A broker that did not answer is asked last: a
+client keeps connections to others, so a gap is not longer because the first one stands still.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Prober(threading.Thread):
         self._by_id = {number: broker.address for number, broker in brokers.brokers.items()}
         self._topic = topic
         self._over = threading.Event()
+        self._order = threading.Lock()
 
     def run(self) -> None:
         while not self._over.is_set():
@@ -61,15 +63,21 @@ class Prober(threading.Thread):
 
     def _described(self) -> Iterator[MetadataResponsePartition]:
         """The partition as each broker that answers describes it."""
-        for address in self._addresses:
+        for address in tuple(self._addresses):
             try:
                 with WireClient(address, timeout=_ANSWER_SECONDS) as wire:
                     asked = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)])
                     found = wire.ask(asked, 12).topics[0].partitions
             except (OSError, AssertionError):
+                self._ask_last(address)
                 continue
             if found:
                 yield found[0]
+
+    def _ask_last(self, address: str) -> None:
+        with self._order:
+            self._addresses.remove(address)
+            self._addresses.append(address)
 
     def _leader(self) -> str:
         return self._by_id[self.leader()]
@@ -79,6 +87,13 @@ class Prober(threading.Thread):
         part = ProduceRequestPartition(index=0, records=records)
         topic = ProduceRequestTopic(name=self._topic, partition_data=[part])
         asked = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+        try:
+            self._write_to(address, asked)
+        except OSError:
+            self._ask_last(address)
+            raise
+
+    def _write_to(self, address: str, asked: ProduceRequest) -> None:
         with WireClient(address, timeout=_ANSWER_SECONDS) as wire:
             while not self._over.is_set():
                 if wire.ask(asked, 10).responses[0].partition_responses[0].error_code:

@@ -32,6 +32,7 @@ class Cluster:
         tree: Path | None = None,
     ) -> None:
         self.data = folder
+        self.zookeeper = zookeeper.connect
         self.brokers = {
             number: OwnBroker(
                 folder / f"broker-{number}",

@@ -4,14 +4,13 @@ is the simulation, ``testing/simulation/test_transactional_seeds.py``."""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from copied_cluster import copied_cluster
 from copy_story import COUNT, SOURCE, TARGET, CopyStory
-from powered_broker import Machine
+from powered_broker import Machine, lose_power_of
 from replicated_cluster import ReplicatedCluster
 
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -50,20 +49,6 @@ def test_machines_lose_power_while_copiers_are_at_work(
             story.until(part)
             for one in TOPICS:
                 cluster.wait_until_whole(one)
-            lost += lose_power(cluster, machines, cluster.leader(topic), many)
+            lost += lose_power_of(machines, cluster.leader(topic), many)
         story.finish()
         assert lost > 0, "everything was synced"
-
-
-def lose_power(
-    cluster: ReplicatedCluster, machines: dict[int, Machine], first: int, many: int
-) -> int:
-    """Of so many brokers at once, ``first`` and those behind it; then they start again. Returns how
-    many bytes they have lost."""
-    nodes = list(itertools.islice(itertools.cycle(machines), first - 1, first - 1 + many))
-    for node in nodes:
-        cluster.brokers[node].kill()
-    lost = sum(machines[node].lose_power() for node in nodes)
-    for node in nodes:
-        cluster.brokers[node].start()
-    return lost

@@ -200,3 +200,16 @@ def test_a_flag_of_an_unclean_election_stays_until_it_was_seen() -> None:
     view = view_of(1, (1, 2))
     flagged = replace(view, state=replace(view.state, unclean=True))
     assert elected(election.offline(flagged, cluster(flagged, [2]))).unclean
+
+
+def test_an_election_of_the_longest_log_begins_an_epoch_that_no_log_has() -> None:
+    """ZooKeeper's data may be an older copy: the state's epoch is below those of the logs."""
+    view = view_of(NO_LEADER, (), incomplete=TAILS)
+    far = {3: Tail(40, 90)}
+    for outcome in (
+        election.among_incomplete(view, cluster(view, [1, 2, 3]), far),
+        election.unclean(view, cluster(view, [1, 2, 3]), far, "asked"),
+    ):
+        assert isinstance(outcome, Elected)
+        state = outcome.state
+        assert (state.leader, state.leader_epoch, state.unclean_epoch) == (3, 41, 41)

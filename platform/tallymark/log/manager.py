@@ -257,12 +257,12 @@ class LogManager:
         self.remove_deleted()
 
     def delete_all(
-        self, partitions: Iterable[LogKey], stray_since_ms: int | None = None
+        self, partitions: Iterable[LogKey], stray_since_ms: int | None = None, keep: bool = False
     ) -> dict[LogKey, KafkaError]:
         """Delete logs, durably; no error where there is none. :meth:`remove_deleted` removes their
-        files; with ``stray_since_ms``, a time, when they are released from ``deleted``. Returns
-        those whose disk failed: the next start has them again. Readers keep the files that they
-        have open. Any thread may call it, once the owner of the logs no longer uses them."""
+        files; with ``stray_since_ms``, a time, when they are released from ``deleted``; with
+        ``keep`` nothing does. Returns those whose disk failed: the next start has them. Readers
+        keep open files. Any thread may call it, once the owner of the logs no longer uses them."""
         doomed: dict[DataDir, dict[LogKey, str]] = {}
         for key in partitions:
             found = self._logs.pop(key, None)
@@ -276,7 +276,7 @@ class LogManager:
         failed: dict[LogKey, KafkaError] = {}
         for home, folders in doomed.items():
             try:
-                self.deleted.rename(home, folders, stray_since_ms)
+                self.deleted.rename(home, folders, stray_since_ms, keep=keep)
             except KafkaError as error:
                 failed |= dict.fromkeys(folders, error)
         return failed

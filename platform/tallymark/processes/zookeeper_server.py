@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
+from tallymark.coordination.session.srvr import srvr
 from tallymark.errors import UserError
 from tallymark.private_files import open_locked, write_private
 from tallymark.processes.java import find_java, java_property
@@ -126,16 +127,7 @@ def configuration(folder: Path, host: str, port: int) -> str:
 
 def is_serving(host: str, port: int, timeout: float = 2.0) -> bool:
     """Whether a ZooKeeper answers ``srvr`` there and serves requests."""
-    try:
-        with socket.create_connection((host, port), timeout=timeout) as connection:
-            connection.settimeout(timeout)
-            connection.sendall(b"srvr")
-            answer = b""
-            while len(answer) < 65536 and (data := connection.recv(4096)):
-                answer += data
-    except OSError:
-        return False
-    return b"\nMode: " in answer
+    return b"\nMode: " in srvr(host, port, timeout)
 
 
 def find_jars() -> Path:

@@ -24,7 +24,14 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from tallymark.replication import in_sync
-from tallymark.replication.model import NO_LEADER, PartitionState, PartitionView, Picture, Tail
+from tallymark.replication.model import (
+    NO_LEADER,
+    UNKNOWN_EPOCH,
+    PartitionState,
+    PartitionView,
+    Picture,
+    Tail,
+)
 
 Tails: TypeAlias = Mapping[int, Tail]
 """Broker -> where its log ends, as it was asked for just now. Who did not answer is not in it."""
@@ -125,8 +132,9 @@ def among_incomplete(view: PartitionView, picture: Picture, tails: Tails) -> Out
     if missing or not asked:
         why = f"{_names(missing)} may have more" if missing else "no replica is known to have it"
         return NotElected("ELIGIBLE_LEADERS_NOT_AVAILABLE", why)
-    leader = _longest(asked, {**incomplete, **tails}, picture)
-    state = _led(view, picture, leader, (leader,))
+    known = {**incomplete, **tails}
+    leader = _longest(asked, known, picture)
+    state = _led_after(view, picture, leader, known)
     others = {one: tail for one, tail in incomplete.items() if one in asked and one != leader}
     why = f"all in sync may have lost a tail, broker {leader} has the longest log"
     return Elected(_unclean(state, others), why)
@@ -143,7 +151,7 @@ def unclean(view: PartitionView, picture: Picture, tails: Tails, why: str) -> Ou
     if not told:
         return NotElected("ELIGIBLE_LEADERS_NOT_AVAILABLE", "no replica is up")
     leader = _longest(told, known, picture)
-    state = _led(view, picture, leader, (leader,))
+    state = _led_after(view, picture, leader, known)
     return Elected(_unclean(state, {}), f"{why}: broker {leader} has the longest log")
 
 
@@ -176,6 +184,13 @@ def _led(
         isr=isr,
         controller_epoch=picture.controller_epoch,
     )
+
+
+def _led_after(view: PartitionView, picture: Picture, leader: int, tails: Tails) -> PartitionState:
+    """``leader`` alone, in an epoch that none of these logs has: ZooKeeper may have lost states."""
+    state = _led(view, picture, leader, (leader,))
+    latest = max((tail.last_epoch for tail in tails.values()), default=UNKNOWN_EPOCH)
+    return replace(state, leader_epoch=max(state.leader_epoch, latest + 1))
 
 
 def _longest(brokers: Sequence[int], tails: Tails, picture: Picture) -> int:

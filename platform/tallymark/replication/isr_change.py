@@ -13,7 +13,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tallymark.protocol.topic_partition import TopicPartition
-from tallymark.replication.model import NO_LEADER, ChangeState, PartitionState, Tail
+from tallymark.replication.model import (
+    NO_LEADER,
+    UNKNOWN_EPOCH,
+    ChangeState,
+    PartitionState,
+    PartitionView,
+    Tail,
+)
 from tallymark.replication.progress import NEVER, UNKNOWN_END, Lag, Progress
 
 
@@ -73,6 +80,27 @@ def resignation(
         incomplete={**state.incomplete, me: tail},
     )
     why = f"broker {me} resigns: its log cannot be used from offset {tail.end} on"
+    return ChangeState(partition, state.version, after, why)
+
+
+def epochs_lost(
+    partition: TopicPartition, view: PartitionView, me: int, own: Tail, epoch: int
+) -> ChangeState:
+    """The log of ``me``, which ends with ``own``, was in leader epoch ``epoch`` already, so
+    ZooKeeper has lost states (its data are an older copy), and which members were in sync is not
+    known. No broker leads, and each replica is incomplete: when all of them are up the longest log
+    leads, in an epoch that no log has."""
+    state = view.state
+    unknown = Tail(UNKNOWN_EPOCH, 0)
+    tails = {one: state.incomplete.get(one, unknown) for one in view.assignment.replicas}
+    after = replace(
+        state,
+        leader=NO_LEADER,
+        leader_epoch=max(state.leader_epoch, epoch),
+        isr=(),
+        incomplete={**tails, me: own},
+    )
+    why = f"the log of broker {me} was in leader epoch {epoch}: ZooKeeper has lost states"
     return ChangeState(partition, state.version, after, why)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -44,6 +45,18 @@ class Machine:
     def _boot(self) -> None:
         boot = f"{next(_boots):08x}-0000-4000-8000-000000000000"
         self.broker.program = (__file__, str(self._journal), boot)
+
+
+def lose_power_of(machines: Mapping[int, Machine], first: int, many: int) -> int:
+    """Of so many machines at once, ``first`` and those behind it; then their brokers start again.
+    Returns how many bytes they have lost."""
+    nodes = list(itertools.islice(itertools.cycle(machines), first - 1, first - 1 + many))
+    for node in nodes:
+        machines[node].broker.kill()
+    lost = sum(machines[node].lose_power() for node in nodes)
+    for node in nodes:
+        machines[node].broker.start()
+    return lost
 
 
 def _main(journal: str, boot: str, options: list[str]) -> None:

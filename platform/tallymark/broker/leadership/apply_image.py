@@ -83,6 +83,7 @@ class Leadership:
         see that they are deleted before their files are deleted."""
         before = self._partitions.image
         changed, missing, gone = _difference(before, image)
+        await self._know_deleted(changed)
         self._withdraw([*missing, *changed], image, gone)
         if self._replicated is not None:
             touched = (topic.name for topic in (*missing, *changed))
@@ -99,6 +100,15 @@ class Leadership:
         await self._unneeded.of_deleted(deleted)
         await self._unneeded.of_moved(changed)
         self._applied_once = True
+
+    async def _know_deleted(self, topics: Iterable[TopicImage]) -> None:
+        """Before logs are opened: where one is of another topic id, was that topic deleted?"""
+        if self._settings.enable_zookeeper and any(
+            self._manager.topic_id(topic.name, index) not in (None, topic.topic_id)
+            for topic in topics
+            for index in range(len(topic.partitions))
+        ):
+            self._opener.deleted = await self._cluster.deleted_here()
 
     def registered(self, epoch: int) -> None:
         """This broker is registered in the cluster under this broker epoch."""

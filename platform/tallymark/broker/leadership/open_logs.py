@@ -4,10 +4,11 @@ logs: to start a thread's task for each of ten thousand would take longer than t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from tallymark.broker.metadata.image import TopicImage
 from tallymark.broker.metadata.port import LeadershipClaim
@@ -15,7 +16,7 @@ from tallymark.broker.settings.broker import BrokerSettings
 from tallymark.broker.settings.topic_configs import log_config, understood
 from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.log import Log, LogConfig, LogManager
-from tallymark.log.disk.partition_folder import LogKey
+from tallymark.log.disk.partition_folder import KEPT, LogKey
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class LogOpener:
     ) -> None:
         self.settings = settings
         """The current settings."""
+        self.deleted: Set[UUID] | None = None
+        """Topics that are known to be deleted; None: all that the cluster does not have."""
         self._manager = manager
         self._now_ms = now_ms
         self._threads = threads
@@ -115,12 +118,7 @@ class LogOpener:
         topic, index = wanted.topic, wanted.index
         there = self._manager.topic_id(topic.name, index)
         if there is not None and there != topic.topic_id:
-            log.warning(
-                "log deleted partition=%s: it is of the topic id %s, which was deleted",
-                wanted,
-                there,
-            )
-            self._manager.delete(topic.name, index)
+            self._make_room(LogKey(topic.name, index), there)
         had_one = self._manager.get(topic.name, index) is not None
         if not had_one and not wanted.is_new and self._manager.offline_dirs:
             # A new, empty log on a working disk would hide the one on the disk that does not work.
@@ -136,6 +134,30 @@ class LogOpener:
         told = topic.partitions[index].leader_epoch
         claim = LeadershipClaim(topic.name, index, told, opened.next_epoch - 1, intact)
         return Opened(wanted, opened, claim)
+
+    def _make_room(self, key: LogKey, topic_id: UUID) -> None:
+        """A log of another topic has the name. It goes where that topic was deleted. Where
+        ZooKeeper has lost it, as when its data are of an older copy, the log may have the only
+        records of it: whoever creates a topic must not delete them."""
+        if self.deleted is None or topic_id in self.deleted:
+            log.warning(
+                "log deleted partition=%s: it is of the topic id %s, which was deleted",
+                key,
+                topic_id,
+            )
+            self._manager.delete(*key)
+            return
+        for error in self._manager.delete_all([key], keep=True).values():
+            raise error
+        log.error(
+            "log set aside partition=%s as %s.<...>%s: it is of the topic id %s, which is gone from"
+            " the cluster and was not deleted; ZooKeeper has lost it, or another program removed"
+            " it. Its records stay there until you remove the folder",
+            key,
+            key,
+            KEPT,
+            topic_id,
+        )
 
 
 def _start_epoch(started: tuple[Opened, int]) -> tuple[Opened, int] | Failed:

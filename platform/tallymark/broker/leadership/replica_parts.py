@@ -12,6 +12,7 @@ from uuid import UUID
 from tallymark.broker.connections.asking import BrokerAsker
 from tallymark.broker.connections.outgoing import outgoing
 from tallymark.broker.connections.sockets import SocketConnections
+from tallymark.broker.leadership.lost_epochs import LostEpochs
 from tallymark.broker.metadata.port import Cluster
 from tallymark.broker.metrics.counters import ReplicationMetrics
 from tallymark.broker.partitions.partition import Partition
@@ -54,6 +55,7 @@ class ReplicaParts:
         self.connections = SocketConnections(me, outgoing(settings))
         self.asker = BrokerAsker(me, self.connections)
         self.throttles = ReplicaThrottles(me, partitions, clock_ms)
+        self.lost_epochs = LostEpochs(me, cluster)
         self.leads = Leads(me, cluster, clock_ms, settings.replica_lag_time_max_ms, metrics)
         self._me, self._now_ms, self._metrics = me, now_ms, metrics
         self.report: Callable[[ReplicationIncident], object] = lambda _: None
@@ -113,6 +115,7 @@ class ReplicaParts:
     async def stop(self) -> None:
         """Copy nothing, and write no states any more. On return no log is being changed here."""
         await self.suspects.stop()
+        await self.lost_epochs.stop()
         await self.followers.stop()
         await self.leads.stop()
         await self._cutter.stop()

@@ -33,7 +33,6 @@ from tallymark.broker.leadership.roles import (
 from tallymark.broker.metadata.image import MetadataImage, TopicImage
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.partitions.table import Partitions
-from tallymark.errors import CODES, KafkaError
 from tallymark.log import Log, LogManager
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.model import NO_LEADER, PartitionView, TopicSettings
@@ -80,6 +79,8 @@ class ReplicatedPartitions:
         self._failed: set[str] = set()
         """Topics with a partition that could not be opened; tried again with every image."""
         self._epoch = -1
+        self._led_as: dict[TopicPartition, Role] = {}
+        """The last lead of each partition that this process began: its epoch is in the log."""
         self._counted = False
         """Whether leads that the last image named were this broker's."""
 
@@ -172,12 +173,13 @@ class ReplicatedPartitions:
         others: list[Opened] = []
         for each in opened:
             role = begun[_key(each)]
-            if role.duty is not Duty.LEADER:
-                others.append(each)
-            elif each.claim.log_epoch > role.epoch:
-                failed.append(Failed(each.wanted, _lost_epochs(each, role)))
-            else:
+            if self._is_of_before(each, role):
+                self._epochs_lost(each, role)
+            elif role.duty is Duty.LEADER:
+                self._led_as[_key(each)] = role
                 leads.append((each, role.epoch))
+            else:
+                others.append(each)
         for started in await asyncio.to_thread(self._opener.start_epochs, leads):
             if isinstance(started, Failed):
                 failed.append(started)
@@ -190,6 +192,23 @@ class ReplicatedPartitions:
             made = self._made(topic, index, each.log, role)
             self._hold(_key(each), made, role, is_member=is_member)
         return failed
+
+    def _is_of_before(self, opened: Opened, role: Role) -> bool:
+        """Whether the role's epoch has been before, as the log shows: ZooKeeper has lost states. A
+        leader begins an epoch that is in no log; two leaders of one epoch would write different
+        records that no replica could tell apart."""
+        epoch = opened.claim.log_epoch
+        if role.duty is Duty.LEADER:
+            return epoch >= role.epoch and self._led_as.get(_key(opened)) != role
+        return role.duty is Duty.FOLLOWER and epoch > role.epoch
+
+    def _epochs_lost(self, opened: Opened, role: Role) -> None:
+        key, topic = _key(opened), opened.wanted.topic
+        idle = Role(Duty.IDLE, NO_LEADER, role.epoch, role.topic_id)
+        self._hold(key, self._made(topic, key[1], opened.log, idle), idle)
+        self._parts.lost_epochs.found(
+            key, self._view(topic, key[1]), opened.log, opened.claim.log_epoch
+        )
 
     def _lead(self, opened: Opened, role: Role) -> None:
         key = _key(opened)
@@ -240,11 +259,3 @@ class ReplicatedPartitions:
 
 def _key(opened: Opened) -> TopicPartition:
     return opened.wanted.topic.name, opened.wanted.index
-
-
-def _lost_epochs(opened: Opened, role: Role) -> KafkaError:
-    return KafkaError(
-        CODES["FENCED_LEADER_EPOCH"],
-        f"{opened.wanted}: the log is in leader epoch {opened.claim.log_epoch}, the cluster in "
-        f"{role.epoch}: ZooKeeper has lost states, bring back its data",
-    )

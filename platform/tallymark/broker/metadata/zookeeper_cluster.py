@@ -45,6 +45,7 @@ from tallymark.coordination import (
 from tallymark.coordination.cluster.restricting import restrict_nodes
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
 from tallymark.log import Files
+from tallymark.log.disk.data_dir import read_cluster_id
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.election import Kind
 from tallymark.replication.features import REPLICATION
@@ -82,7 +83,7 @@ class ZooKeeperCluster:
         self._zookeeper = zookeeper
         self._view = ZooKeeperView(zookeeper, node_id, now_ms)
         self._registration = Registration(zookeeper, node_id, files, folder, now_ms)
-        self._on_failure = on_failure
+        self._on_failure, self._files, self._folder = on_failure, files, folder
         self._thread = threads(1, "tallymark-zookeeper")
         self._loop = asyncio.get_running_loop()
         self._refreshing = asyncio.Lock()
@@ -107,7 +108,7 @@ class ZooKeeperCluster:
             # If we create it, consumers may write to it even where they may not write to the root.
             self._zookeeper.ensure(paths.CONSUMERS)
             restrict_nodes(self._zookeeper)
-            return self._view.check_identity()
+            return self._view.check_identity(read_cluster_id(self._files, self._folder))
 
         return await self._run(start)
 
@@ -171,8 +172,7 @@ class ZooKeeperCluster:
         await self._refreshed()
 
     async def delete_topics(self, names: Sequence[str]) -> Mapping[str, KafkaError]:
-        """See :class:`~tallymark.broker.metadata.port.Cluster`; REQUEST_TIMED_OUT for topics that
-        the controller has not deleted in time."""
+        """See :class:`~.port.Cluster`; REQUEST_TIMED_OUT for those that are not deleted in time."""
         asked = partial(self._view.request_deletes, names)
         return await delete_topics(names, asked, self._answered, self._refreshed)
 

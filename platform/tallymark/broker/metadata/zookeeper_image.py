@@ -123,16 +123,26 @@ class ImageReader:
             if name not in whole
         }
 
-    def check_identity(self) -> str:
-        """The cluster's id. UserError where it differs from that of the first call: ZooKeeper has
-        lost its data or was replaced, and its list of topics must not be used."""
+    def check_identity(self, stored: str | None = None) -> str:
+        """The cluster's id; the first call of a broker on a new data directory makes one. UserError
+        where it differs from that of the first call, or is gone while a data directory is
+        ``stored`` as of a cluster: ZooKeeper has lost its data or was replaced, and its list of
+        topics must not be used."""
+        known = self._image.cluster_id or stored
+        if known and not self._zookeeper.exists(paths.CLUSTER_ID):
+            raise UserError(
+                f"ZooKeeper at {self._zookeeper.connect}{self._zookeeper.chroot} has no cluster, "
+                f"this broker's data are of the cluster {known}: ZooKeeper has lost its data, or "
+                "is another one",
+                "bring back ZooKeeper's data (docs/operations.md), or set zookeeper.connect right",
+            )
         identity = cluster_id(self._zookeeper)
         known = self._image.cluster_id or identity
         if identity != known:
             raise UserError(
                 f"ZooKeeper at {self._zookeeper.connect}{self._zookeeper.chroot} is of the cluster "
                 f"{identity} now, this broker is in the cluster {known}",
-                "bring back ZooKeeper's data, or stop this broker",
+                "bring back ZooKeeper's data (docs/operations.md), or stop this broker",
             )
         return identity
 

@@ -29,6 +29,9 @@ from tallymark.replication.registration import LocalLog
 
 log: Final = logging.getLogger(__name__)
 
+MOST_SECONDS: Final = 60.0
+"""Between two looks for the reason why there is no connection."""
+
 
 class NoLogs:
     """The :class:`~tallymark.coordination.replicas.starting.LocalReplicas` of a broker that claims
@@ -62,6 +65,7 @@ class MembershipWatch:
             lambda event: call_soon(lambda: self._session_changed(event))
         )
         self._stopped = False
+        self._asking: asyncio.Task[None] | None = None
 
     def registered(self, epoch: int) -> None:
         """This broker has registered."""
@@ -72,6 +76,8 @@ class MembershipWatch:
         self._stopped = True
         self._unlisten()
         self._stop_timer()
+        if self._asking is not None:
+            self._asking.cancel()
 
     def _session_changed(self, event: SessionEvent) -> None:
         if self._stopped:
@@ -82,7 +88,7 @@ class MembershipWatch:
             if self._timer is None:
                 seconds = self._zookeeper.session_timeout_ms / 1000
                 self._timer = asyncio.get_running_loop().call_later(
-                    seconds, self._presume_dead, f"ZooKeeper was out of reach for {seconds:g} s"
+                    seconds, self._out_of_reach, seconds
                 )
         else:
             self._stop_timer()
@@ -104,6 +110,23 @@ class MembershipWatch:
         log.warning("other brokers may take this one for dead: %s", why)
         self._known = UNKNOWN_EPOCH
         self._membership.presumed_dead()
+
+    def _out_of_reach(self, seconds: float) -> None:
+        self._presume_dead(f"ZooKeeper was out of reach for {seconds:g} s")
+        if not self._stopped and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.create_task(self._say_why(seconds), name="why is ZooKeeper away")
+
+    async def _say_why(self, pause: float) -> None:
+        """Each reason once, until the connection is back: ZooKeeper may be away first, and refuse
+        this broker when it is there."""
+        said = ""
+        while not self._stopped and self._zookeeper.state is SessionState.SUSPENDED:
+            why = str(await asyncio.to_thread(self._zookeeper.why_away))
+            if why != said and self._zookeeper.state is SessionState.SUSPENDED:
+                log.error("no session in ZooKeeper: %s", why)
+            said = why
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, MOST_SECONDS)
 
     def _stop_timer(self) -> None:
         timer, self._timer = self._timer, None

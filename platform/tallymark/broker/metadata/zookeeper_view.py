@@ -50,9 +50,9 @@ class ZooKeeperView:
         """The current image; topics that have not changed are the same objects as before."""
         return self._reader.read(self._controller.broker_id if self._controller else NO_LEADER)
 
-    def check_identity(self) -> str:
+    def check_identity(self, stored: str | None = None) -> str:
         """See :meth:`.ImageReader.check_identity`."""
-        return self._reader.check_identity()
+        return self._reader.check_identity(stored)
 
     def read_in_office(self) -> MetadataImage:
         """Try to become controller, do the controller's work if elected, and read."""

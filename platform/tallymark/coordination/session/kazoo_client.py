@@ -33,6 +33,7 @@ from tallymark.coordination.session.errors import (
 )
 from tallymark.coordination.session.multi_read import NO_NODE, MultiRead
 from tallymark.coordination.session.nodes import Check, Create, Delete, Node, SetData, Step
+from tallymark.coordination.session.srvr import last_change, srvr
 from tallymark.errors import ConnectError, TallymarkError
 
 LOG: Final = logging.getLogger("tallymark.coordination.kazoo")
@@ -106,6 +107,9 @@ class KazooPort:
             except OSError as error:
                 reason = f"ZooKeeper is not there: {error.strerror or error}"
                 return ConnectError(part, "connect", reason)
+            has, seen = last_change(srvr(name.strip("[]"), number)), int(self._client.last_zxid)
+            if has is not None and has < seen:
+                return ConnectError(part, "api", _LOST_DATA.format(has, seen))
         reason = f"connected, but no session within {self._connect_seconds:g} s"
         return ConnectError(self._hosts, "api", reason)
 
@@ -270,6 +274,13 @@ _NO_ANSWER: Final = (
 )
 # The answers of the other steps when one step of a transaction fails.
 _COLLATERAL: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+
+
+_LOST_DATA: Final = (
+    "ZooKeeper is at change {:#x}, this process has seen {:#x}: ZooKeeper has lost its data, or "
+    "they are an older copy; it refuses this process until it is restarted. Bring back the newest "
+    "data first (docs/operations.md)"
+)
 
 
 def _repeated(hosts: str) -> str:

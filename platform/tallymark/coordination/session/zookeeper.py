@@ -168,6 +168,11 @@ class ZooKeeper(ClosedByWith):
             except Exception:
                 LOG.exception("a session listener failed")
 
+    def why_away(self) -> ConnectError:
+        """Why there is no connection now: which address fails, and at which stage. Blocks for
+        seconds."""
+        return self._client.unreachable()
+
     # -- commands -----------------------------------------------------------------------------
 
     def create(

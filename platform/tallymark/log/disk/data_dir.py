@@ -89,7 +89,7 @@ class DataDir:
     def check_owner(self, broker_id: int, cluster_id: str | None) -> str | None:
         """Check the owner of the data. Returns the cluster id in ``meta.properties``, None where
         there is none yet. UserError where it is another broker's or cluster's."""
-        meta = self._read_meta()
+        meta = _read_meta(self._files, self.path)
         stored = meta.get("cluster.id")
         stored_broker = meta.get("broker.id", meta.get("node.id"))
         if stored_broker is not None and stored_broker != str(broker_id):
@@ -102,7 +102,8 @@ class DataDir:
             raise UserError(
                 f"the data directory {self.path} is of the cluster {stored}, "
                 f"this broker is in the cluster {cluster_id}",
-                "set zookeeper.connect or log.dirs right",
+                "set zookeeper.connect or log.dirs right; if ZooKeeper has lost its data, bring "
+                "them back (docs/operations.md)",
             )
         return stored
 
@@ -170,13 +171,19 @@ class DataDir:
         self.high_watermarks.drop(key)
         self.flushed_first.drop(key)
 
-    def _read_meta(self) -> dict[str, str]:
-        path = f"{self.path}/{_META}"
-        if not self._files.exists(path):
-            return {}
-        lines = self._files.read(path).decode(errors="replace").splitlines()
-        pairs = [line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")]
-        return {key.strip(): value.strip() for key, value in pairs}
+
+def read_cluster_id(files: Files, folder: str) -> str | None:
+    """The cluster that a data directory is of, None while it is new. Needs no lock."""
+    return _read_meta(files, folder).get("cluster.id")
+
+
+def _read_meta(files: Files, folder: str) -> dict[str, str]:
+    path = f"{folder}/{_META}"
+    if not files.exists(path):
+        return {}
+    lines = files.read(path).decode(errors="replace").splitlines()
+    pairs = [line.split("=", 1) for line in lines if "=" in line and not line.startswith("#")]
+    return {key.strip(): value.strip() for key, value in pairs}
 
 
 def recovery_points_of(files: Files, folder: str) -> dict[LogKey, int]:

@@ -1,5 +1,6 @@
 """The folders of logs that go: renamed at once and durably, removed later. Those of deleted topics
-as soon as possible, those of replicas that were moved away (strays) when they are released."""
+as soon as possible, those of replicas that were moved away (strays) when they are released, those
+of topics that are lost never."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from tallymark.log.disk.files import Files
 from tallymark.log.disk.health import guarded
 from tallymark.log.disk.partition_folder import (
     DELETED,
+    KEPT,
     STRAY,
     LogKey,
     deleted_name,
@@ -49,17 +51,25 @@ class DeletedFolders:
         return bool(due)
 
     def rename(
-        self, home: DataDir, folders: Mapping[LogKey, str], stray_since_ms: int | None = None
+        self,
+        home: DataDir,
+        folders: Mapping[LogKey, str],
+        stray_since_ms: int | None = None,
+        *,
+        keep: bool = False,
     ) -> None:
-        """Rename the folders, with one sync for all; ``stray_since_ms``: as strays. After a crash
-        the new names show what they are. KafkaError KAFKA_STORAGE_ERROR."""
-        suffix = DELETED if stray_since_ms is None else STRAY
+        """Rename the folders, with one sync for all; ``stray_since_ms``: as strays; ``keep``: as
+        those that are never removed. After a crash the new names show what they are. KafkaError
+        KAFKA_STORAGE_ERROR."""
+        suffix = KEPT if keep else DELETED if stray_since_ms is None else STRAY
         some = f"{next(iter(folders))}" + (f" and {len(folders) - 1} more" * (len(folders) > 1))
         with guarded(home.health, f"delete {some}"):
             renamed = [f"{home.path}/{deleted_name(str(key), suffix)}" for key in folders]
             for folder, name in zip(folders.values(), renamed, strict=True):
                 self._files.rename(folder, name)
             self._files.sync_dir(home.path)
+        if keep:
+            return
         if stray_since_ms is None:
             self._folders.extend((home, name) for name in renamed)
         else:

@@ -8,7 +8,9 @@ id (KIP-516), so that a topic that was deleted and created again is not confused
 
 A folder that is being deleted is renamed first, to ``orders-0.<32 hex digits>-delete``; that of a
 replica that is on other brokers now to ``orders-0.<32 hex digits>-stray``, and removed later.
-``orders-0.<...>-truncated`` has records that were saved (:mod:`tallymark.log.saved_tails`).
+``orders-0.<...>-kept`` is the log of a topic that ZooKeeper has lost, and whose name another topic
+has now; nothing removes it. ``orders-0.<...>-truncated`` has records that were saved
+(:mod:`tallymark.log.saved_tails`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from tallymark.log.disk.files import Files, write_file
 
 DELETED: Final = "-delete"
 STRAY: Final = "-stray"
+KEPT: Final = "-kept"
 _METADATA: Final = "partition.metadata"
 
 

@@ -1,0 +1,139 @@
+"""Very many partitions with three replicas whose leads move at once."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from support.own_broker import OwnBroker
+from support.replicated import Cluster
+
+from tallymark.client import Admin, NewTopic
+from tallymark.protocol.messages import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+)
+from tallymark.testing.wire import WireClient
+
+PER_TOPIC: Final = 500
+LONGEST_SECONDS: Final = 900.0
+_HANDED_OVER: Final = re.compile(r"leads handed over count=(\d+) kept=(\d+) seconds=([0-9.]+)")
+_ASK_SECONDS: Final = 30.0
+
+
+class Handed(NamedTuple):
+    """What a broker's log says of its clean stop: leads that went and stayed, and seconds."""
+
+    moved: int
+    kept: int
+    seconds: float
+
+
+class ManyPartitions:
+    """``count`` partitions on three brokers. ``first``: broker 1 leads all of them; else each
+    broker a third."""
+
+    def __init__(self, brokers: Cluster, count: int, *, first: bool) -> None:
+        self._brokers = brokers
+        self._topics = [f"many-{number}" for number in range(-(-count // PER_TOPIC))]
+        self._sizes = [min(PER_TOPIC, count - at) for at in range(0, count, PER_TOPIC)]
+        self._first = first
+        self.count = count
+
+    def create(self) -> float:
+        """Create them, and wait until all replicas are in sync; returns the seconds."""
+        began = time.monotonic()
+        with Admin(bootstrap_servers=self._brokers.bootstrap_servers) as admin:
+            for name, size in zip(self._topics, self._sizes, strict=True):
+                places = {
+                    at: [(at * (not self._first) + more) % 3 + 1 for more in range(3)]
+                    for at in range(size)
+                }
+                configs = {"min.insync.replicas": "2"}
+                admin.create_topics([NewTopic(name, configs=configs, assignment=places)]).check()
+        self.wait_until_whole()
+        return time.monotonic() - began
+
+    def wait_until_whole(self) -> None:
+        """Until each partition has a leader and all replicas in sync."""
+        until(lambda: self._lack(None, 3) == 0, "all partitions are whole")
+
+    def wait_until_led_without(self, broker: int) -> None:
+        """Until each partition has a leader other than ``broker``."""
+        until(lambda: self._lack(broker, 1) == 0, f"others lead than broker {broker}")
+
+    def wait_until_led_by(self, broker: int) -> None:
+        """Until ``broker`` says that it leads them all."""
+        asked = self._brokers.brokers[broker]
+        until(lambda: self._leads_of(asked, broker) == self.count, f"broker {broker} leads all")
+
+    def give_back(self) -> None:
+        """Each partition gets its preferred leader."""
+        keys = [
+            (name, at)
+            for name, size in zip(self._topics, self._sizes, strict=True)
+            for at in range(size)
+        ]
+        with Admin(bootstrap_servers=self._brokers.bootstrap_servers) as admin:
+            admin.elect_leaders(keys).check()
+        self.wait_until_led_by(1)
+
+    def _lack(self, without: int | None, members: int) -> int:
+        """How many partitions lack a leader, are led by ``without``, or have a smaller ISR; as the
+        first other broker says."""
+        other = next(one for number, one in self._brokers.brokers.items() if number != without)
+        parts = self._described(other)
+        bad = [
+            part
+            for part in parts
+            if part.leader_id in (-1, without) or len(part.isr_nodes) < members
+        ]
+        return len(bad) + self.count - len(parts)
+
+    def _leads_of(self, asked: OwnBroker, broker: int) -> int:
+        return sum(part.leader_id == broker for part in self._described(asked))
+
+    def _described(self, broker: OwnBroker) -> list[MetadataResponsePartition]:
+        """As ``broker`` describes them; empty where it does not answer."""
+        topics = [MetadataRequestTopic(name=name) for name in self._topics]
+        try:
+            with WireClient(broker.address, timeout=_ASK_SECONDS) as wire:
+                found = wire.ask(MetadataRequest(topics=topics), 12).topics
+        except OSError:
+            return []
+        return [part for topic in found for part in topic.partitions]
+
+
+def stop_in_background(broker: OwnBroker) -> threading.Thread:
+    """A clean stop; the thread ends with it."""
+    thread = threading.Thread(target=broker.stop, daemon=True)
+    thread.start()
+    return thread
+
+
+def handed_over(broker: OwnBroker) -> Handed | None:
+    """What the log of its last run says; None where it moved nothing."""
+    found = _HANDED_OVER.search((broker.folder / "output").read_text(errors="replace"))
+    return Handed(int(found[1]), int(found[2]), float(found[3])) if found else None
+
+
+def start_until_ready(broker: OwnBroker) -> float:
+    """Seconds until it says that it serves: ports are open before."""
+    began = time.monotonic()
+    broker.start()
+    output = broker.folder / "output"
+    until(lambda: f"ready {broker.address}" in output.read_text(errors="replace"), "it is ready")
+    return time.monotonic() - began
+
+
+def until(holds: Callable[[], bool], what: str, every: float = 0.05) -> None:
+    """SystemExit where it does not come to be."""
+    end = time.monotonic() + LONGEST_SECONDS
+    while not holds():
+        if time.monotonic() > end:
+            raise SystemExit(f"after {LONGEST_SECONDS:g} s not yet: {what}")
+        time.sleep(every)
