@@ -220,6 +220,33 @@ def test_what_is_wrong_is_said(
             read(payload, count)
 
 
+def test_fields_that_go_beyond_their_record_are_refused(kernel: ModuleType) -> None:
+    """The walk looks for the end of a record once, behind its last field: until there it may read
+    bytes of the next record, and what they seem to say must not matter."""
+    fields = encode_varint(-300) + b"\0" + b"\6key" + b"\x0avalue" + b"\4\2h\4xx\2i\1"
+    whole = b"\0" + fields
+    for short in range(1, len(whole) + 1):
+        first = encode_varint(len(whole) - short) + whole
+        for second in (b"", record(), b"\xff" * 20, bytes(20)):
+            with pytest.raises(BadRecordError) as error:
+                check_records(first + second, 2, 1)
+            assert error.value.record == 0, f"{short} bytes short"
+    after = record()
+    check_records(encode_varint(len(whole)) + whole + after[:3] + b"\2" + after[4:], 2, 1)
+
+
+def test_a_number_that_has_no_end_is_said(kernel: ModuleType) -> None:
+    """In each field that is one, whatever follows it."""
+    endless = b"\xff" * 11
+    fields = [encode_varint(5), b"\0", b"\6key", b"\x0avalue", b"\2", b"\2h", b"\4xx"]
+    for at in range(len(fields)):
+        body = b"\0" + b"".join(fields[:at]) + endless
+        for behind in (b"", b"\0" * 9):
+            payload = encode_varint(len(body + behind)) + body + behind
+            with pytest.raises(BadRecordError, match="number without an end"):
+                check_records(payload, 1, 0)
+
+
 def test_records_that_a_compaction_left_have_offsets_of_their_own(kernel: ModuleType) -> None:
     first, second = record(), bytearray(record())
     second[3] = 2 * 7  # its offset delta

@@ -93,7 +93,10 @@ def _begins_well(batch: Buffer, pos: int, count: int) -> bool:
     length = batch[pos]
     pos += 1
     if length >= 0x80:
-        length, pos = record_walk.unsigned(cast("bytes", batch), pos - 1)
+        try:
+            length, pos = record_walk.unsigned(cast("bytes", batch), pos - 1)
+        except ValueError:
+            return False
     end = pos + (length >> 1)
     if length & 1 or (end != size if count == 1 else end >= size) or batch[pos + 1] >= 0x80:
         return False

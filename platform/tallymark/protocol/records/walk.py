@@ -26,9 +26,10 @@ BAD_HEADER_KEY: Final = 7
 BAD_END: Final = 8
 BYTES_LEFT: Final = 9
 
-_LONGEST: Final = 5
-"""Bytes of a varint of 32 bits, which lengths, counts and offset deltas are."""
+_NULL: Final = 1
+"""The length -1 as a varint, of a key or a value that is null."""
 _BITS_32: Final = 4_294_967_296
+"""Lengths, counts and offset deltas are less, before they are unmapped."""
 
 
 def is_whole(data: bytes, pos: int, count: int) -> bool:
@@ -38,13 +39,7 @@ def is_whole(data: bytes, pos: int, count: int) -> bool:
 
 
 def walk(
-    data: bytes,
-    pos: int,
-    count: int,
-    last_delta: int,
-    looked: int,
-    number: int = 0,
-    least: int = 0,
+    data: bytes, pos: int, count: int, last_delta: int, looked: int, number: int = 0, least: int = 0
 ) -> tuple[int, int, int, int]:
     """The first error in the ``count`` records that fill ``data`` from ``pos`` on: (one of the
     constants above, number of the record, least offset delta it may have, its position);
@@ -54,105 +49,66 @@ def walk(
     that is ``count - 1``, they are 0, 1, 2 ... Only records before ``looked`` are checked.
     ``number`` and ``least`` are from an earlier result for a part of the data that ended with
     :data:`RUNS_OVER`.
+
+    A field that goes beyond the end of its record is noticed at that end at the latest: until then
+    the walk reads bytes of the next record, or there are none (IndexError).
     """
     size = len(data)
     room = last_delta - count + 1
-    while number < count and number < looked:
-        begin = pos
-        if pos >= size:
-            return RUNS_OVER, number, least, begin
-        byte = data[pos]
-        if byte < 0x80:
-            length = byte
-            pos += 1
-        else:
-            length, pos = unsigned(data, pos)
-            if pos < 0:
-                return (RUNS_OVER if begin + _LONGEST > size else BAD_VARINT), number, least, begin
-        if length & 1:
-            return BAD_END, number, least, begin
-        end = pos + (length >> 1)
-        if end > size:
-            return RUNS_OVER, number, least, begin
-        pos += 1  # attributes, unused
-        # --- timestamp delta
-        if pos >= end:
-            return BAD_END, number, least, begin
-        if data[pos] < 0x80:
-            pos += 1
-        else:
-            pos = after_long(data, pos)
-            if pos < 0:
-                return BAD_VARINT, number, least, begin
-        # --- offset delta
-        if pos >= end:
-            return BAD_END, number, least, begin
-        byte = data[pos]
-        if byte < 0x80:
-            pos += 1
-        else:
-            byte, pos = unsigned(data, pos)
-            if pos < 0:
-                return BAD_VARINT, number, least, begin
-        delta = byte >> 1
-        if byte & 1 or delta < least or delta > number + room:
-            return BAD_OFFSET, number, least, begin
-        least = delta + 1
-        # --- key, value: 1 is -1, which is null
-        if pos >= end:
-            return BAD_END, number, least, begin
-        byte = data[pos]
-        if byte < 0x80:
-            pos += 1
-        else:
-            byte, pos = unsigned(data, pos)
-            if pos < 0:
-                return BAD_VARINT, number, least, begin
-        if byte & 1:
-            if byte != 1:
-                return BAD_KEY, number, least, begin
-        else:
-            pos += byte >> 1
-            if pos > end:
-                return BAD_KEY, number, least, begin
-        if pos >= end:
-            return BAD_END, number, least, begin
-        byte = data[pos]
-        if byte < 0x80:
-            pos += 1
-        else:
-            byte, pos = unsigned(data, pos)
-            if pos < 0:
-                return BAD_VARINT, number, least, begin
-        if byte & 1:
-            if byte != 1:
-                return BAD_VALUE, number, least, begin
-        else:
-            pos += byte >> 1
-            if pos > end:
-                return BAD_VALUE, number, least, begin
-        # --- headers
-        if pos >= end:
-            return BAD_END, number, least, begin
-        if data[pos]:
-            wrong, pos = headers(data, pos, end)
-            if wrong:
-                return wrong, number, least, begin
-        else:
-            pos += 1
-        if pos != end:
-            return BAD_END, number, least, begin
-        number += 1
-    if number == count and pos != size:
-        return BYTES_LEFT, number, least, pos
-    return WHOLE, number, least, pos
+    begin = end = pos
+    try:
+        while number < count and number < looked:
+            begin = end = pos
+            length = data[pos]
+            if length < 0x80:
+                pos += 1
+            else:
+                length, pos = unsigned(data, pos)
+            end = pos + (length >> 1)
+            if length & 1 or end > size:
+                return (BAD_END if length & 1 else RUNS_OVER), number, least, begin
+            pos += 1  # attributes, unused
+            pos = pos + 1 if data[pos] < 0x80 else after_long(data, pos)  # timestamp delta
+            byte = data[pos]
+            if byte < 0x80:
+                pos += 1
+            else:
+                byte, pos = unsigned(data, pos)
+            delta = byte >> 1
+            if byte & 1 or delta < least or delta > number + room or pos >= end:
+                return (BAD_OFFSET if pos < end else BAD_END), number, least, begin
+            least = delta + 1
+            wrong = BAD_KEY
+            while wrong <= BAD_VALUE:  # first the key, then the value
+                byte = data[pos]
+                if byte < 0x80:
+                    pos += 1
+                else:
+                    byte, pos = unsigned(data, pos)
+                if byte != _NULL:
+                    pos += byte >> 1
+                    if byte & 1 or pos > end:
+                        return wrong, number, least, begin
+                wrong += 1
+            if data[pos]:
+                wrong, pos = headers(data, pos, end)
+                if wrong:
+                    return wrong, number, least, begin
+            else:
+                pos += 1
+            if pos != end:
+                return BAD_END, number, least, begin
+            number += 1
+    except IndexError:  # the data end in its length, or in what goes beyond its length
+        return (RUNS_OVER if end == begin else BAD_END), number, least, begin
+    except ValueError:
+        return BAD_VARINT, number, least, begin
+    return (BYTES_LEFT if number == count and pos != size else WHOLE), number, least, pos
 
 
 def headers(data: bytes, pos: int, end: int) -> tuple[int, int]:
     """The headers of a record that ends before ``end``: (what is wrong, position after them)."""
     count, pos = unsigned(data, pos)
-    if pos < 0:
-        return BAD_VARINT, pos
     if count & 1:
         return BAD_HEADERS, pos
     count >>= 1
@@ -160,8 +116,6 @@ def headers(data: bytes, pos: int, end: int) -> tuple[int, int]:
         if pos >= end:
             return BAD_HEADERS, pos
         size, pos = unsigned(data, pos)
-        if pos < 0:
-            return BAD_VARINT, pos
         start = pos
         pos += size >> 1
         if size & 1 or pos >= end:
@@ -169,8 +123,6 @@ def headers(data: bytes, pos: int, end: int) -> tuple[int, int]:
         if not _is_text(data, start, pos):
             return BAD_HEADER_KEY, pos
         size, pos = unsigned(data, pos)
-        if pos < 0:
-            return BAD_VARINT, pos
         if size & 1:
             if size != 1:
                 return BAD_HEADERS, pos
@@ -253,32 +205,37 @@ def search(data: bytes, count: int, start: int, since: int, greatest: bool) -> t
 
 
 def unsigned(data: bytes, pos: int) -> tuple[int, int]:
-    """The varint of 32 bits at ``pos`` before it is unmapped, and the position after it; -1 where
-    it has no end within five bytes, or more bits."""
-    size = len(data)
+    """The varint of 32 bits at ``pos`` before it is unmapped, and the position after it.
+
+    Raises ValueError where it has no end within five bytes, or more bits; IndexError where the data
+    end before it does."""
     value = 0
     shift = 0
-    while pos < size and shift < 35:
+    while shift < 35:
         byte = data[pos]
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (value, pos) if value < _BITS_32 else (0, -1)
+            if value < _BITS_32:
+                return value, pos
+            break
         shift += 7
-    return 0, -1
+    raise ValueError("a varint of more than 32 bits")
 
 
 def after_long(data: bytes, pos: int) -> int:
-    """The position after the varint of 64 bits at ``pos``; -1 where it has no end within ten bytes,
-    or more bits."""
-    size = len(data)
+    """The position after the varint of 64 bits at ``pos``.
+
+    Raises ValueError where it has no end within ten bytes, or more bits; IndexError where the data
+    end before it does."""
     last = pos + 9
-    while pos < size and pos <= last:
-        byte = data[pos]
-        if byte < 0x80:
-            return pos + 1 if pos < last or byte < 2 else -1
+    while pos < last:
+        if data[pos] < 0x80:
+            return pos + 1
         pos += 1
-    return -1
+    if data[pos] < 2:
+        return pos + 1
+    raise ValueError("a varint of more than 64 bits")
 
 
 def long(data: bytes, pos: int) -> tuple[int, int]:
