@@ -113,6 +113,16 @@ class BrokerProcess:
                 return int(line.split()[1]) * 1024
         raise AssertionError("no VmRSS")
 
+    def loop_seconds(self) -> float:
+        """Processor time that its event loop, which is its first thread, has had so far (Linux)."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0]) / 1e9
+
+    def loop_share(self, seconds: float = 1.0) -> float:
+        """Which part of a processor its event loop takes now, looked at for so long."""
+        had, began = self.loop_seconds(), time.monotonic()
+        time.sleep(seconds)
+        return (self.loop_seconds() - had) / (time.monotonic() - began)
+
     def open_files(self) -> tuple[int, int]:
         """(sockets, other descriptors) that the process has open (Linux)."""
         sockets = others = 0

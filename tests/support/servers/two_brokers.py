@@ -23,19 +23,34 @@ FIRST_LOG_INS: Final = 300
 
 
 class Times(NamedTuple):
-    """Seconds of one kind of work: the median and the longest at the broker that is attacked, and
-    the median beside; ``ratio`` is the median of here by there."""
+    """Seconds of one kind of work at the broker that is attacked: the median, and what the fastest
+    and the slowest tenth take at most and at least. ``beside`` and ``fast_beside``: at the other
+    broker. ``ratio`` is the median of here by there. ``turns`` is the median of the processor time
+    that the event loop of the attacked broker has from the beginning of the work to its end: its
+    own, and that of whatever it waits for. It does not grow where other processes take the
+    processors."""
 
     median: float
-    longest: float
+    fast: float
+    slow: float
     beside: float
+    fast_beside: float
     ratio: float
+    turns: float
 
     def __str__(self) -> str:
         return (
-            f"{self.median * 1000:.1f} ms, longest {self.longest * 1000:.1f}, "
-            f"beside {self.beside * 1000:.1f}, ratio {self.ratio:.2f}"
+            f"{self.median * 1000:.1f} ms ({self.fast * 1000:.1f} to {self.slow * 1000:.1f}, "
+            f"turns {self.turns * 1000:.1f}), beside {self.beside * 1000:.1f} "
+            f"({self.fast_beside * 1000:.1f} at least), ratio {self.ratio:.2f}"
         )
+
+    def is_as(self, calm: Times, ratio: float = 1.2) -> bool:
+        """Whether the fastest tenth takes what it took when all was calm: within 20 % (``ratio``),
+        in its ratio to the broker beside, or 0.2 ms. A busy machine makes some samples longer, here
+        or there; a broker that has something else to do takes longer each time."""
+        usual = calm.fast / calm.fast_beside
+        return (self.fast / self.fast_beside - ratio * usual) * self.fast_beside < 0.000_2
 
 
 Work = Callable[[], object]
@@ -67,7 +82,7 @@ class TwoBrokers:
     def times(self, samples: int) -> dict[str, Times]:
         """Of each kind of work, done here and there in turn, so many times."""
         return {
-            name: _compared(attacked, self._works[1][name], samples)
+            name: _compared(attacked, self._works[1][name], samples, self.attacked.loop_seconds)
             for name, attacked in self._works[0].items()
         }
 
@@ -110,13 +125,27 @@ class TwoBrokers:
         }
 
 
-def _compared(attacked: Work, beside: Work, samples: int) -> Times:
+def _compared(
+    attacked: Work, beside: Work, samples: int, loop_seconds: Callable[[], float]
+) -> Times:
     taken: tuple[list[float], list[float]] = ([], [])
+    turns: list[float] = []
     for _ in range(samples):
+        had = loop_seconds()
         for work, found in zip((attacked, beside), taken, strict=True):
             began = time.perf_counter()
             work()
             found.append(time.perf_counter() - began)
+            if work is attacked:
+                turns.append(loop_seconds() - had)
     here, there = taken
-    ratio = statistics.median(a / b for a, b in zip(here, there, strict=True))
-    return Times(statistics.median(here), max(here), statistics.median(there), ratio)
+    tenths, tenths_beside = (statistics.quantiles(each, n=10) for each in taken)
+    return Times(
+        statistics.median(here),
+        tenths[0],
+        tenths[-1],
+        statistics.median(there),
+        tenths_beside[0],
+        statistics.median(a / b for a, b in zip(here, there, strict=True)),
+        statistics.median(turns),
+    )
