@@ -1,4 +1,4 @@
-"""What the long tests compare: an attack that left something behind is found, a busy machine is
+"""What long tests compare: an attack that left something behind is found, a busy machine is
 not taken for one."""
 
 from __future__ import annotations
