@@ -31,6 +31,11 @@ def folders(cluster: BrokersInMemory, node_id: int) -> list[str]:
     return [name for name in disk.listdir(home) if name.startswith("t-0")]
 
 
+def produce(cluster: BrokersInMemory, value: bytes) -> None:
+    """Until it is acknowledged: a leader that has just begun counts no follower as in sync yet."""
+    eventually(lambda: cluster.produce("t", value).error_code == 0)
+
+
 def kept(cluster: BrokersInMemory, node_id: int) -> list[str]:
     return [name for name in folders(cluster, node_id) if name.endswith("-kept")]
 
@@ -47,7 +52,7 @@ def test_a_new_topic_does_not_delete_the_log_of_a_lost_one_of_its_name(
     """A producer's question about the lost topic created it anew (auto.create.topics.enable), and
     its brokers deleted the logs with all acknowledged records: "which was deleted". It was not: no
     broker has such a deletion in its list. A topic that is in the list was."""
-    assert cluster.produce("t", b"precious").error_code == 0
+    produce(cluster, b"precious")
     cluster.wait_until_equal("t")
     topic_id = cluster.topic("t").topic_id
     for broker in cluster.brokers.values():
@@ -61,8 +66,8 @@ def test_a_new_topic_does_not_delete_the_log_of_a_lost_one_of_its_name(
     for broker in cluster.brokers.values():
         broker.start()
     cluster.create("t")
-    assert cluster.produce("t", b"new").error_code == 0
-    assert cluster.wait_until_equal("t") == [b"new"]
+    produce(cluster, b"new")
+    assert set(cluster.wait_until_equal("t")) == {b"new"}
     for node_id in cluster.brokers:
         found = kept(cluster, node_id)
         assert len(found) == (0 if listed else 1)
@@ -81,7 +86,7 @@ def test_states_of_an_older_copy_elect_the_longest_log_in_an_epoch_that_no_log_h
     eventually(lambda: 3 not in cluster.state("t").isr)
     values = [b"%d" % number for number in range(3)]
     for value in values:
-        assert cluster.produce("t", value).error_code == 0
+        produce(cluster, value)
     elections(cluster, 2)
     cluster.brokers[2].stop()
     eventually(lambda: cluster.leader("t") == 1)
@@ -95,9 +100,9 @@ def test_states_of_an_older_copy_elect_the_longest_log_in_an_epoch_that_no_log_h
         broker.start()
     eventually(lambda: cluster.state("t").leader_epoch > latest)
     assert cluster.leader("t") in (1, 2)
-    assert cluster.wait_until_equal("t") == values
+    assert list(dict.fromkeys(cluster.wait_until_equal("t"))) == values
     assert cluster.state("t").unclean
-    assert cluster.produce("t", b"after").error_code == 0
+    produce(cluster, b"after")
 
 
 def elections(cluster: BrokersInMemory, count: int) -> None:
