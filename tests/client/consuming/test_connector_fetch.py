@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from uuid import UUID
 
 import pytest
 from eventually import eventually
@@ -33,6 +34,7 @@ class MemoryClient:
         self.rounds = 0
         self.asked: list[FetchSpec] = []
         self.closed = False
+        self.topic_id = UUID(int=1)
 
     def append(self, partition: int, count: int) -> None:
         log = self.logs["t", partition]
@@ -82,7 +84,8 @@ class MemoryClient:
         found = [b for b in log.batches if b.header.next_offset > offset][:1]
         following = found[-1].header.next_offset if found else offset
         last = found[-1].header.partition_leader_epoch if found else epoch
-        return Fetched(topic, partition, offset, log.end, log.start, found, following, last)
+        known = (log.end, log.start, found, following, last)
+        return Fetched(topic, partition, offset, *known, topic_id=self.topic_id)
 
 
 class Setting:
@@ -236,6 +239,19 @@ def test_a_callback_that_fails_changes_nothing() -> None:
         its.own(PartitionProgress("t", 0, 0, Position(9)))
         assert its.offsets(2) == [0, 1]
         assert its.errors == []
+
+
+def test_a_topic_that_was_made_again_is_read_from_its_start(its: Setting) -> None:
+    """Of the same leader epoch, and longer than the position: nothing of the log shows it."""
+    its.client.append(0, 3)
+    item = PartitionProgress("t", 0, 0, Position(0))
+    its.own(item)
+    assert its.offsets(3) == [0, 1, 2]
+    eventually(lambda: item.fetch is not None and item.fetch.offset == 3)
+    its.client.topic_id = UUID(int=2)
+    its.client.append(0, 2)
+    assert its.offsets(5) == [0, 1, 2, 3, 4]
+    assert its.gaps == [Gap("t", 0, 0, 3, "truncated")]
 
 
 def test_what_passes_is_waited_for(its: Setting) -> None:

@@ -34,6 +34,7 @@ from tallymark.errors import (
     ProtocolError,
     TimedOutError,
 )
+from tallymark.protocol.schema import ZERO_UUID
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _IDLE_SECONDS: Final = 0.25
@@ -180,12 +181,24 @@ class FetcherThread:
             min_bytes=1,
         )
         for (item, at), answer in zip(asked, answers, strict=True):
-            if isinstance(answer, Fetched):
+            if isinstance(answer, Fetched) and self._is_made_again(item, answer) and at.offset:
+                gone = LogTruncatedError(item.topic, item.partition, at.offset, 0)
+                self._partition_failed(client, item, at, gone)
+            elif isinstance(answer, Fetched):
                 self._queue(item, at, answer)
             elif answer is not None:
                 self._partition_failed(client, item, at, answer)
         if all(_is_unreachable(answer) for answer in answers):
             self._link.failed()
+
+    def _is_made_again(self, item: PartitionProgress, fetched: Fetched) -> bool:
+        """Whether the topic is another one since the fetch before: deleted and created again. What
+        was read is gone, and offsets below the position are of messages that were not read."""
+        before, item.topic_id = (
+            item.topic_id,
+            item.topic_id if fetched.topic_id == ZERO_UUID else fetched.topic_id,
+        )
+        return before not in (ZERO_UUID, item.topic_id)
 
     def _queue(self, item: PartitionProgress, at: Position, fetched: Fetched) -> None:
         item.failures = 0

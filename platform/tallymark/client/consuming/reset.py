@@ -6,6 +6,7 @@
     below the start           smallest: start (gap: expired)   largest: end (gap: expired)
     above the end             smallest: start                  largest: end   (gap: truncated)
     cut below the position    where the log was cut (gap: truncated); see KIP-320
+    the topic was made again  its first offset, 0 (gap: truncated)
 
 The first line goes by ``auto_offset_reset``, the next two by ``out_of_range`` (unless given: the
 same), the last by itself. Where the policy is ``none`` an OffsetOutOfRangeError ends the connector:

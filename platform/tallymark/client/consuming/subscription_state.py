@@ -12,6 +12,7 @@ from tallymark.client.consuming.marks import NO_MARKS, Marks
 from tallymark.client.consuming.reading import Reading
 from tallymark.coordination.consumers.offsets import UNKNOWN_EPOCH, Position
 from tallymark.errors import CODES, CommitFailedError, UserError
+from tallymark.protocol.schema import ZERO_UUID
 from tallymark.protocol.topic_partition import TopicPartition
 
 _EPOCHS_KEPT: Final = 64
@@ -40,6 +41,7 @@ class PartitionProgress:
         "stored",
         "stream",
         "topic",
+        "topic_id",
     )
 
     def __init__(
@@ -56,6 +58,8 @@ class PartitionProgress:
         self.active = True
         self.retry_at = 0.0
         self.failures = 0
+        self.topic_id = ZERO_UUID
+        """Of the topic that it was fetched from last."""
         self._epochs: list[tuple[int, int]] = []
         if stored is not None:
             self._epochs.append((stored.offset - 1, stored.epoch))
@@ -65,6 +69,7 @@ class PartitionProgress:
         item = PartitionProgress(self.topic, self.partition, self.stream)
         item.stored = self.stored
         item.fetch = item._taken = Position(offset)
+        item.topic_id = self.topic_id
         return item
 
     @property

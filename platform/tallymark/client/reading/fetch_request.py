@@ -110,12 +110,17 @@ def read_response(
         elif part.error_code:
             outcomes[spec] = KafkaError(part.error_code, where)
         else:
-            outcomes[spec] = _read_partition(spec, part, check_crcs, source)
+            topic_id = metadata.topic_id(spec.topic)
+            outcomes[spec] = _read_partition(spec, part, check_crcs, source, topic_id)
     return outcomes
 
 
 def _read_partition(
-    spec: FetchSpec, part: FetchResponsePartition, check_crcs: bool, source: str
+    spec: FetchSpec,
+    part: FetchResponsePartition,
+    check_crcs: bool,
+    source: str,
+    topic_id: UUID,
 ) -> Fetched | KafkaError:
     records = part.records if part.records is not None else b""
     batches, problem, behind = _whole_batches(records, spec.offset, check_crcs)
@@ -149,6 +154,7 @@ def _read_partition(
         last_stable_offset=part.last_stable_offset,
         source=source,
         left_out=left_out,
+        topic_id=topic_id,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from uuid import UUID
 
 from tallymark.client.reading.message import Message
 from tallymark.client.reading.message_batch import Headers, MessageBatch, messages, read_columns
@@ -12,6 +13,7 @@ from tallymark.errors import UserError
 from tallymark.protocol.records.batch import Batch, BatchHeader, Record
 from tallymark.protocol.records.columns import RecordColumns
 from tallymark.protocol.records.compression import DEFAULT_MAX_SIZE
+from tallymark.protocol.schema import ZERO_UUID
 from tallymark.protocol.topic_partition import EARLIEST as EARLIEST
 from tallymark.protocol.topic_partition import LATEST as LATEST
 
@@ -36,6 +38,8 @@ class Fetched:
     the broker did not say). ``last_stable_offset`` is where the first open transaction begins, else
     the high watermark (-1: not said). ``source`` is the address of the broker that answered.
     ``left_out`` are the batches that read_committed has left out, ``aborted`` their headers.
+    ``topic_id`` is that of the topic that was asked for, zero where it is not known: a topic that
+    was deleted and created again has the same name and offsets, and other records.
 
     There are three ways to the messages. Columns (:attr:`offsets`, :attr:`timestamps`,
     :meth:`keys`, :meth:`values`, :meth:`headers`) are the fastest, by far when not all of them are
@@ -58,6 +62,7 @@ class Fetched:
     last_stable_offset: int = -1
     source: str = ""
     left_out: Sequence[Batch] = ()
+    topic_id: UUID = ZERO_UUID
     _columns: list[MessageBatch] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
