@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, TypedDict, TypeVar
 
 import click
 
 from tallymark.errors import UserError
-from tallymark_audit.model.time_format import parse_time
+from tallymark_audit.model.time_format import parse_time, utc
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_ROWS: Final = 1_000_000
@@ -80,7 +81,18 @@ def newest(meaning: str) -> Callable[[F], F]:
 def period(command: F) -> F:
     """``--from`` and ``--to``: windows that start within."""
     told = "ISO time, UTC without a zone; ms; or 10m: ten minutes ago."
-    command = click.option("--to", "end", type=Time(), help=f"Windows before this. {told}")(command)
-    return click.option("--from", "start", type=Time(), help=f"Windows from this on. {told}")(
-        command
-    )
+    moment = partial(click.option, type=Time(), callback=_in_order)
+    command = moment("--to", "end", help=f"Windows before this. {told}")(command)
+    return moment("--from", "start", help=f"Windows from this on. {told}")(command)
+
+
+def _in_order(ctx: click.Context, param: click.Parameter, value: int | None) -> int | None:
+    """The later one of the two, as they are given, finds the other among those that were read. Of a
+    range that holds nothing everything is well, which reads like an answer."""
+    both = {**ctx.params, str(param.name): value}
+    start, end = both.get("start"), both.get("end")
+    if start is not None and end is not None and end <= start:
+        raise click.BadParameter(
+            f"the range from {utc(start)} to {utc(end)} is empty; --to has to be after --from"
+        )
+    return value

@@ -99,6 +99,7 @@ class Collector:
         self.mending = Mending(reader, self.ledger, self._fetching.count)
         """Looks again at what could not be read: another one."""
         self._known: dict[TopicPartition, str] = {}
+        self._is_empty = False
         self._announced: set[TopicPartition] = set()
         self._vanishing: Vanishing | None = None
         self._unlisted: set[str] = set()
@@ -218,6 +219,7 @@ class Collector:
                 topic_id = topic_id_of(topic)
                 known |= {(name, partition): topic_id for partition in partitions_of(topic)}
         self._known = known
+        self._is_empty = not known and self._has_no_audit_topic()
         if self.in_charge:
             self._announce(topics, known, now)
         if now - self._backfills_read >= BACKFILLS_MS:
@@ -225,6 +227,12 @@ class Collector:
             self.ledger.read_backfills()
         self._begin_again(now)
         self._discovered = now
+
+    def _has_no_audit_topic(self) -> bool:
+        """Whether the cluster answers that. A collector that may see no topic gets a list without
+        any, and another answer."""
+        gone, _ = deleted_of([(AUDIT_TOPIC, 0)], self._reader.topics_named([AUDIT_TOPIC]))
+        return bool(gone)
 
     def _announce(
         self, topics: Mapping[str, TopicLike], known: Mapping[TopicPartition, str], now: int
@@ -258,7 +266,8 @@ class Collector:
     def _adjust(self, now: int) -> None:
         """Take the partitions that are ours now, and drop those that are not any more."""
         held, known = self.ledger.positions, self._known
-        wanted = self._share.wanted(known, self.in_charge, self._is_leaderless(now))
+        leaderless = self._is_leaderless(now)
+        wanted = self._share.wanted(known, self.in_charge, leaderless)
         take, leave = self._share.changes(wanted, held, now)
         if leave:
             self._commit(now)
@@ -266,7 +275,8 @@ class Collector:
         if take:
             self.ledger.take(Position(*place, known[place]) for place in take)
             self._begin_again(now)
-        takes_charge = self._share.takes_charge(known, held, wanted, now)
+        nothing = self._is_empty and (self.in_charge or leaderless)
+        takes_charge = self._share.takes_charge(known, held, wanted, now, nothing)
         if takes_charge and not self.in_charge:
             self.ledger.take_over(self._owner, now)
             self._announced = set()
@@ -276,8 +286,8 @@ class Collector:
             self.ledger.step_down()
 
     def _is_leaderless(self, now: int) -> bool:
-        unsure = self._sharing.part_of(self._known) is None and not self.in_charge
-        return unsure and now - self.ledger.last_in_charge() >= LEASE_MS
+        unsure = self._sharing.part_of(self._known) is None or self._is_empty
+        return unsure and not self.in_charge and now - self.ledger.last_in_charge() >= LEASE_MS
 
     def _begin_again(self, now: int) -> None:
         for place, position in list(self.ledger.positions.items()):

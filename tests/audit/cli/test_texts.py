@@ -44,6 +44,17 @@ def invoke(world: World, *arguments: str) -> str:
     return result.output
 
 
+@pytest.mark.parametrize("name", ["verdicts", "incidents", "repair", "scrub"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_range_that_ends_before_it_begins_is_no_good_answer(name: str, order: int) -> None:
+    """Asked with both dates exchanged, ``repair`` said that nothing is missing, ``incidents`` that
+    nothing went wrong."""
+    bounds = [["--from", "2026-02-01"], ["--to", "2026-01-31"]][::order]
+    result = CliRunner().invoke(command, [name, *bounds[0], *bounds[1]])
+    assert result.exit_code == 2
+    assert "--to has to be after --from" in result.output
+
+
 def corrupt(changed: int) -> Verdict:
     cell = CellVerdict(CellKey("t", 0, 0, "web", "aa" * 8), State.CORRUPT, 304, 304, corrupt=(0,))
     return Verdict("dc1-to-aggregate", "t", 0, State.CORRUPT, 304, 304, cells=(cell,))

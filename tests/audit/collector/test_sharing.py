@@ -190,6 +190,34 @@ def test_the_only_collector_does_not_wait_for_the_group(several: Several) -> Non
     assert second.in_charge
 
 
+def test_an_empty_cluster_is_counted_up_to_now_by_one(several: Several) -> None:
+    """A new user started the stack and sent to one of its clusters. The dashboards said of the
+    others that no collector had ever counted them: none was in charge where there was nothing to
+    count."""
+    one, two = several.collector(set()), several.collector(set(), "y")
+    steps(several, one, two)
+    assert [one.in_charge, two.in_charge].count(True) == 1
+    assert several.now - one.ledger.last_in_charge() <= 2000
+    write(several, 0, 5)
+    part(one, *PLACES[1:])
+    part(two, PLACES[0])
+    steps(several, one, two)
+    assert (one.in_charge, two.in_charge) == (False, True)
+    assert several.counted() == {0: "0-4", 1: "0-4", 2: "0-4"}
+
+
+def test_a_collector_that_may_see_no_topic_counts_nothing(several: Several) -> None:
+    """Without rights the list of topics is as empty as that of a new cluster."""
+    several.cluster.hidden.add(AUDIT_TOPIC)
+    collector = several.collector(set())
+    steps(several, collector)
+    assert not collector.in_charge
+    assert collector.ledger.last_in_charge() == 0
+    several.cluster.hidden.clear()
+    steps(several, collector)
+    assert collector.in_charge
+
+
 def test_closing_leaves_the_group(several: Several) -> None:
     write(several, 0, 1)
     only = several.collector(None)

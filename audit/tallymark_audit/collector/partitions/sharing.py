@@ -93,11 +93,15 @@ class Share:
         held: Collection[TopicPartition],
         wanted: set[TopicPartition],
         now: int,
+        nothing: bool = False,
     ) -> bool:
         """Whether this collector should be in charge of the cluster: the one that counts the first
-        partition is (the audit topic's), or the one that counts all."""
+        partition is (the audit topic's), or the one that counts all. ``nothing``: there is nothing
+        to count, and no other collector is in charge."""
         if now < self._lead_barred:
             return False
+        if nothing:
+            return True
         everything = len(wanted) == len(known) and (bool(known) or self.sharing.alone)
         first = min(known, key=_rank, default=None)
         return everything or first in held
