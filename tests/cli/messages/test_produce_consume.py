@@ -114,6 +114,8 @@ def test_what_is_not_delivered_is_said(broker: ScriptedBroker) -> None:
         (["t", "--partitions", "1"], "t has no partition 1; it has 1, from 0 on"),
         (["t", "--from-beginning", "--offset", "1"], "all say where to begin"),
         (["t", "--until-end", "--to-time", "1h"], "both say where to end"),
+        # It printed "0 messages", as if there were none.
+        (["t", "--from-time", "1h", "--to-time", "2h"], "--to-time is not after --from-time"),
         (["t", "--show", "colour"], "--show 'colour' is not known"),
         (["t", "--zookeeper", "x"], "means nothing without --group"),
         (["t", "--group", "g", "--offset", "1"], "--offset means nothing with --group"),

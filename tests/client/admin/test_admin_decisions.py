@@ -149,6 +149,11 @@ def test_the_cluster_is_told_by_brokers_that_know_no_describe_cluster(
             "'t': INVALID_CONFIG: the configuration is not valid",
             "topic t: INVALID_CONFIG: the configuration is not valid",
         ),
+        # The quote at the end was taken away with the rest.
+        (
+            "unknown config 'x': INVALID_CONFIG: the configuration is not valid",
+            "topic t: unknown config 'x': INVALID_CONFIG: the configuration is not valid",
+        ),
     ],
 )
 def test_a_broker_s_words_are_told_once(message: str | None, said: str) -> None:

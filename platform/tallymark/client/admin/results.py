@@ -60,7 +60,9 @@ class Results(Generic[K, V]):
 
 def refusal(code: int, context: str, message: str | None = None) -> KafkaError:
     """The error for a code in a response, with the broker's own message where it adds something."""
-    words = (message or "").removesuffix(str(KafkaError(code))).strip(" :'")
+    words = (message or "").removesuffix(str(KafkaError(code))).strip(" :")
+    if words[:1] == words[-1:] == "'":
+        words = words.strip("'")  # a name, which the context has without quotes
     return KafkaError(code, context if words in context else f"{context}: {words}")
 
 

@@ -89,4 +89,13 @@ def take_range(
         end = END
     elif to_time is not None:
         end = parse_time(to_time)
+    _check_order(start, end)
     return Range(start, end, partitions, options.pop("isolation"))
+
+
+def _check_order(start: Position, end: Position | None) -> None:
+    """Nothing would be read between two times that are exchanged, without a word why."""
+    if end is None or not start.kind == end.kind == "time":
+        return
+    if end.value <= start.value:
+        raise UserError("--to-time is not after --from-time", "of 2h and 1h, 2h is the earlier one")
