@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import tracemalloc
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 from compacting import CONFIG, FOLDER, closed, compact, contents, open_log, put, read_all
 from hostile_batches import sealed
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tallymark.broker.maintenance.cleaner_turns import MOST, Turns
 from tallymark.log import Log, LogConfig
@@ -204,13 +207,10 @@ def begin(steps: Steps, log: Log) -> dict[str, Any]:
 
 
 def test_all_compactions_share_one_budget_and_a_topic_has_one() -> None:
-    files, turns, budget = MemoryFiles(), Turns(), 128 << 20
-    dirt = Dirt(0, 10, 0, 10, 0)
-    for name in ("a-0", "b-0", "c-1", "d-2"):
-        files.make_dirs(f"/d/{name}")
-        log = Log.open(files, f"/d/{name}", LogConfig(), clean=True, now_ms=0)
+    turns, budget = Turns(), 128 << 20
+    for log in logs("a-0", "b-0", "c-1", "d-2").values():
         assert turns.has_room
-        turns.begin(log, dirt, budget)
+        turns.begin(log, DIRT, budget)
     assert len(turns) == MOST
     assert not turns.has_room
     assert turns.topics == {"a", "b", "c", "d"}
@@ -218,10 +218,61 @@ def test_all_compactions_share_one_budget_and_a_topic_has_one() -> None:
     for _ in range(8):
         order.append(turns.next())
         turns.end_turn()
-    assert [run.topic for run in order] == ["d", "c", "b", "a"] * 2, "one after the other"
-    shares = [run.map_bytes for run in reversed(order[:4])]
+    assert [run.topic for run in order] == ["b", "a", "d", "c"] * 2, "one after the other"
+    shares = [run.map_bytes for run in sorted(order[:4], key=lambda run: run.topic)]
     assert shares[0] == 96 << 20
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) <= budget
     turns.end(order[0])
     assert turns.has_room
+
+
+def test_a_topic_that_is_dirty_again_and_again_does_not_take_the_turns_of_another() -> None:
+    """Each compaction began with the next turn. One topic had batches of 900,000 records, so that
+    each of its compactions took one long turn and it was dirty again: of another topic, which had
+    had the first of its two turns, nothing was cleaned for 60 s, until the first was clean."""
+    log_of, turns = logs("honest-0", "hostile-0"), Turns()
+    turns.begin(log_of["honest-0"], DIRT, 1 << 20)
+    turns.end_turn()
+    had: list[str] = []
+    while had[-1:] != ["honest"]:
+        if "hostile" not in turns.topics:
+            turns.begin(log_of["hostile-0"], DIRT, 1 << 20)
+        run = turns.next()
+        had.append(run.topic)
+        assert len(had) < 5, had
+        turns.end(run)
+    assert had == ["hostile", "honest"]
+
+
+@given(st.integers(0, 2**32))
+def test_each_compaction_has_a_turn_before_long(seed: int) -> None:
+    """Whatever begins and ends meanwhile: nothing that began later goes before it twice."""
+    random, turns = Random(seed), Turns()
+    log_of = logs(*(f"{name}-0" for name in "abcdef"))
+    waited: dict[str, int] = {}
+    for _ in range(100):
+        idle = [log for name, log in log_of.items() if name[0] not in turns.topics]
+        if turns.has_room and (not len(turns) or random.random() < 0.7):
+            turns.begin(random.choice(idle), DIRT, 1 << 20)
+        run = turns.next()
+        waited = {topic: waited.get(topic, -1) + 1 for topic in turns.topics} | {run.topic: 0}
+        assert max(waited.values()) < 2 * MOST
+        if random.random() < 0.5:
+            turns.end(run)
+            del waited[run.topic]
+        else:
+            turns.end_turn()
+
+
+DIRT = Dirt(0, 10, 0, 10, 0)
+
+
+def logs(*names: str) -> dict[str, Log]:
+    """Empty logs, by their names."""
+    files = MemoryFiles()
+    found: dict[str, Log] = {}
+    for name in names:
+        files.make_dirs(f"/d/{name}")
+        found[name] = Log.open(files, f"/d/{name}", LogConfig(), clean=True, now_ms=0)
+    return found

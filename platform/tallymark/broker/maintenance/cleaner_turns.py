@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from tallymark.log import Log
@@ -27,6 +28,7 @@ _LEAST_MAP: Final = 256
 class Run:
     """The compaction of a log. ``directory``, ``segment_start`` and ``cuts`` are those of the log
     at its beginning; ``seconds`` is the sum of its turns; ``map_bytes`` is its part of the memory.
+    ``overtaken``: a compaction that began later has had the turn that was due to it.
     """
 
     log: Log
@@ -37,6 +39,7 @@ class Run:
     cuts: int
     seconds: float = 0.0
     begun: bool = False
+    overtaken: bool = False
 
     @property
     def topic(self) -> str:
@@ -73,11 +76,16 @@ class Turns:
         return {each.topic for each in self._runs}
 
     def begin(self, target: Log, dirt: Dirt, memory: int) -> None:
-        """Add a compaction, which has the next turn. ``memory``: the bytes for all of them."""
+        """Add a compaction, which has the next turn, but after those that have been overtaken by
+        another one since their last turn: a topic that is dirty again when its compaction ends
+        would have all turns. ``memory``: the bytes for all of them."""
         left = max(memory - sum(each.map_bytes for each in self._runs), 0)
         share = max(left - left // 4, _LEAST_MAP)
         run = Run(target, dirt, share, target.directory, target.segment_start, target.cuts)
-        self._runs.appendleft(run)
+        place = max((at for at, each in enumerate(self._runs, 1) if each.overtaken), default=0)
+        for each in islice(self._runs, place, None):
+            each.overtaken = True
+        self._runs.insert(place, run)
 
     def next(self) -> Run:
         """The compaction that has the next turn."""
@@ -89,6 +97,7 @@ class Turns:
 
     def end_turn(self) -> None:
         """End the turn: the compaction goes to the end of the queue."""
+        self._runs[0].overtaken = False
         self._runs.rotate(-1)
 
     def end(self, run: Run) -> None:
