@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallymark.cli.messages.reading.records import Shown, as_json, as_line
+from tallymark.cli.messages.reading.records import Shown, as_json, as_line, avro
 from tallymark.cli.messages.writing.line_messages import LineFormat, byte_lines
 from tallymark.cli.messages.writing.pace import Pace, Rate
 from tallymark.errors import UserError
@@ -133,3 +135,20 @@ def test_a_message_as_a_line_and_as_json() -> None:
         b'{"topic": "t", "partition": 1, "offset": 7, "timestamp": 5, "key": null, '
         b'"value": {"base64": "/w=="}, "headers": [["h", null]]}'
     )
+
+
+def test_what_is_printed_of_avro_is_json() -> None:
+    """A pipe into a parser of JSON broke at a double without a number: Infinity was printed, which
+    JSON has not. Bytes were printed as Python writes them."""
+    found = {"d": [float("inf"), float("-inf"), float("nan"), 0.5], "b": b"\xff", "t": b"text"}
+    decoder: Any = lambda topic, data: found  # noqa: E731
+    decode = avro(decoder)
+    message = Shown("t", 0, 1, 2, None, b"\0....", ())
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    value = json.loads(as_line(message, (), decode), parse_constant=refuse)
+    assert value["d"] == ["Infinity", "-Infinity", "NaN", 0.5]
+    assert (value["b"], value["t"]) == ({"base64": "/w=="}, "text")
+    assert json.loads(as_json(message, decode), parse_constant=refuse)["value"] == value

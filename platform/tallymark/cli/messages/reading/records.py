@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -51,11 +52,24 @@ def avro(decoder: AvroDecoder) -> Decode:
         if data is None or data[:1] != b"\0":
             return text(topic, data)
         try:
-            return decoder(topic, data)
+            return _plain(decoder(topic, data))
         except SerializationError:
             return text(topic, data)
 
     return decode
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can say: bytes as those of a message, numbers that JSON has not as text."""
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, bytes):
+        return text("", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)
+    return value
 
 
 def as_json(message: Shown, decode: Decode = text) -> bytes:
