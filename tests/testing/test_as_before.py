@@ -54,5 +54,6 @@ def test_a_broker_is_as_it_was_if_its_fastest_work_is() -> None:
     assert times(0.003, 0.003).is_as(calm)
     assert times(0.006, 0.006).is_as(calm)
     assert times(0.000_6, 0.000_5).is_as(calm), "0.2 ms cannot be told apart"
+    assert times(0.003, 0.003).is_as(times(0.038, 0.056)), "the machine was busy then"
     assert not times(0.006, 0.003).is_as(calm)
     assert not times(0.009, 0.006).is_as(calm)

@@ -49,8 +49,9 @@ class Times(NamedTuple):
     def is_as(self, calm: Times, ratio: float = 1.2) -> bool:
         """Whether the fastest tenth takes what it took when all was calm: within 20 % (``ratio``),
         in its ratio to the broker beside, or 0.2 ms. A busy machine makes some samples longer, here
-        or there; a broker that has something else to do takes longer each time."""
-        usual = calm.fast / calm.fast_beside
+        or there; a broker that has something else to do takes longer each time. Both are alike:
+        where this one was the faster one when all was calm, chance made it so."""
+        usual = max(calm.fast / calm.fast_beside, 1)
         return (self.fast / self.fast_beside - ratio * usual) * self.fast_beside < 0.000_2
 
 
