@@ -65,7 +65,7 @@ class MemoryClient:
         return [log.start if time == EARLIEST else log.end]
 
     def topics(self) -> Mapping[str, TopicInfo]:
-        return {}
+        return {"t": TopicInfo("t", self.topic_id, (0, 1, 2))}
 
     def close(self) -> None:
         self.closed = True
@@ -252,6 +252,19 @@ def test_a_topic_that_was_made_again_is_read_from_its_start(its: Setting) -> Non
     its.client.append(0, 2)
     assert its.offsets(5) == [0, 1, 2, 3, 4]
     assert its.gaps == [Gap("t", 0, 0, 3, "truncated")]
+
+
+def test_a_shorter_topic_that_was_made_again_is_read_from_its_start_at_once(its: Setting) -> None:
+    """It looked like a log that was cut at its end, and was read only when another message came."""
+    its.client.append(0, 5)
+    item = PartitionProgress("t", 0, 0, Position(0))
+    its.own(item)
+    assert its.offsets(5) == [0, 1, 2, 3, 4]
+    eventually(lambda: item.fetch is not None and item.fetch.offset == 5)
+    its.client.trouble = [LogTruncatedError("t", 0, 5, 3)]
+    its.client.topic_id = UUID(int=2)
+    assert its.offsets(5) == [0, 1, 2, 3, 4]
+    assert its.gaps == [Gap("t", 0, 0, 5, "truncated")]
 
 
 def test_what_passes_is_waited_for(its: Setting) -> None:

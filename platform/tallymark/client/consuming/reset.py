@@ -21,6 +21,7 @@ from tallymark.client.consuming.brokers import FetchClient
 from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.message import Gap
 from tallymark.errors import CODES, KafkaError, LogTruncatedError, OffsetOutOfRangeError
+from tallymark.protocol.schema import ZERO_UUID
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 
 POLICIES: Final = {"smallest": EARLIEST, "largest": LATEST}
@@ -65,10 +66,18 @@ def after_truncation(
 ) -> Reset:
     """The log was cut below the position; other messages may stand there now, and none of them
     must be left out, whatever the policy."""
-    cut = error.diverging_offset
+    cut = 0 if _is_made_again(client, item) else error.diverging_offset
     if not 0 <= cut < position:  # the leader could not say where
         return after_out_of_range(client, item, position, policy)
     return Reset(cut, Gap(item.topic, item.partition, cut, position, "truncated"))
+
+
+def _is_made_again(client: FetchClient, item: PartitionProgress) -> bool:
+    """Whether the topic was deleted and created again: what looks like a cut is another log."""
+    if item.topic_id == ZERO_UUID:
+        return False
+    now = client.topics().get(item.topic)
+    return now is not None and now.topic_id not in (ZERO_UUID, item.topic_id)
 
 
 def _undecided(
