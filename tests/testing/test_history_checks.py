@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 from checks import CHECKS, anomalies
-from operations import Commit, Ended, Operation, Poll, Send
+from operations import Commit, Ended, Operation, Poll, Read, Send
+from simulated import transactions_of
+
+from tallymark.testing.simulation.history import History
 
 
 def sent(*sends: Send, process: str = "p", ended: Ended = Ended.OK) -> Operation:
@@ -107,3 +110,61 @@ def test_what_kafka_allows_is_no_fault() -> None:
         polled(C, Poll("0", 7, "d"), Commit("0", 8), Commit("0", 8), assigned=True),
     ]
     assert anomalies(history) == []
+
+
+def copied(process: str, read: str, wrote: str, ended: Ended = Ended.OK) -> Operation:
+    """A transaction of a copier."""
+    return Operation(process, ended, [Read(read), Send("copies", wrote)])
+
+
+CIRCLE = [copied("p", "c", "a"), copied("q", "a", "b"), copied("r", "b", "c")]
+"""Each transaction was made of what the next one in the circle has written."""
+
+
+def test_copies_of_each_other_are_a_circle() -> None:
+    """Only reads of processes that wrote nothing were seen, so that no history had a circle."""
+    (found,) = [each for each in anomalies(CIRCLE) if each.name == "G1c"]
+    assert sorted(found.text.removeprefix("in a circle: ").split(", ")[1:]) == ["p", "q", "r"]
+
+
+def test_processes_that_read_each_other_in_other_transactions_are_no_circle() -> None:
+    """The same processes and values; but what p reads in the end is in a transaction of its own."""
+    history = [
+        Operation("p", Ended.OK, [Send("copies", "a")]),
+        *CIRCLE[1:],
+        copied("p", "c", "d"),
+    ]
+    assert not [each for each in anomalies(history) if each.name == "G1c"]
+
+
+def test_a_circle_through_a_transaction_that_failed_is_no_circle_but_a_read_of_it() -> None:
+    history = [copied("p", "c", "a", Ended.FAILED), *CIRCLE[1:]]
+    names = [each.name for each in anomalies(history)]
+    assert "G1c" not in names
+    assert names.count("aborted-read") == 1
+
+
+def simulated(*ends: str) -> list[Operation]:
+    """Transaction 7 of a writer and 9 of a copier of its value, which ended so; a copy that no
+    reader has seen."""
+    clock = iter(range(100))
+    history = History(lambda: float(next(clock)))
+    history.add("w", "writes", 7, "simulated", 0, "<7:1>")
+    history.add("w", "asks to commit", 7)
+    history.add("copier", "writes", 9, "copied", 0, "<9:2><7:1>")
+    history.add("copier", "asks to commit", 9)
+    for number, end in zip((7, 9), ends, strict=True):
+        history.add("w" if number == 7 else "copier", end, number)
+    return transactions_of(history)
+
+
+def test_what_a_simulated_copier_has_read_is_in_its_transaction() -> None:
+    writer, copier = simulated("committed", "committed")
+    assert writer.steps == [Send("simulated-0", "<7:1>")]
+    assert copier.steps == [Read("<7:1>"), Send("copied-0", "<9:2><7:1>")]
+    assert [each.name for each in anomalies((writer, copier))] == ["unseen"]
+
+
+def test_a_copy_of_what_is_aborted_is_found_though_no_reader_saw_it() -> None:
+    (found,) = anomalies(simulated("aborted", "in doubt"))
+    assert (found.name, found.text) == ("aborted-read", "<7:1> was read")

@@ -45,18 +45,19 @@ class TransactionTimeouts:
         self._aside: BackgroundCall[dict[int, int]] = BackgroundCall("timeouts of transactions")
         self._asked: dict[int, int] = {}
         self._known: dict[int, int] = {}
+        """What was found, until it is asked for: not when another producer is asked about."""
 
     def of(self, producer: int, now: int) -> int:
         """The timeout of the producer with this id, ms; 0 while it is not known. ``now`` in ms.
         Once returned it is forgotten: the position of the partition has it from then on."""
         self._take()
         if producer in self._known:
-            del self._asked[producer]
+            self._asked.pop(producer, None)
             return self._known.pop(producer)
         if now - self._asked.get(producer, now - ASK_MS) >= ASK_MS and self._aside.idle:
             lately = {one: at for one, at in self._asked.items() if now - at < ASK_MS}
             self._asked = lately | {producer: now}
-            self._known = {}
+            self._known = {one: ms for one, ms in self._known.items() if one in lately}
             self._aside.start(lambda: ask(self._admin_of, producer))
         return 0
 
@@ -67,7 +68,7 @@ class TransactionTimeouts:
         if (error := outcome.exception()) is not None:
             log.warning("timeouts of transactions cannot be learned now: %s", error)
         else:
-            self._known = {p: ms for p, ms in outcome.result().items() if p in self._asked}
+            self._known |= {p: ms for p, ms in outcome.result().items() if p in self._asked}
 
 
 def ask(admin_of: AdminOf, producer: int) -> dict[int, int]:

@@ -62,6 +62,26 @@ def test_it_is_known_some_time_after_it_was_asked_for(broker: MemoryBroker) -> N
     eventually(lambda: timeouts.of(producer, 4) == 7_000)
 
 
+def test_what_was_found_of_one_producer_stays_while_another_is_asked_about(
+    broker: MemoryBroker,
+) -> None:
+    """It was forgotten: two producers that hung at the same time were each asked about anew, a
+    minute later, and a hanging one was an alert a minute late."""
+    servers = broker.bootstrap_servers
+    first, second = producer_of(servers, 7_000), producer_of(servers, 9_000)
+    admins: list[Admin] = []
+
+    def admin() -> Admin:
+        admins.append(opened(servers))
+        return admins[-1]
+
+    timeouts = TransactionTimeouts(admin)
+    assert timeouts.of(first, 1) == 0
+    eventually(lambda: timeouts.of(second, 2) == 9_000)
+    assert timeouts.of(first, 3) == 7_000
+    assert len(admins) == 2
+
+
 def test_where_nothing_is_said_it_is_asked_again_after_a_while(broker: MemoryBroker) -> None:
     """A cluster that is away, or does not let us see the id, is not asked each round."""
     servers = broker.bootstrap_servers

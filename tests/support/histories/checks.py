@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
-from operations import Anomaly, Commit, Ended, Operation, Poll, Send
+from operations import Anomaly, Commit, Ended, Operation, Poll, Read, Send
 
 
 class KnownHistory:
@@ -38,7 +38,7 @@ class KnownHistory:
         found: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
         for operation in self.operations:
             for step in operation.steps:
-                if not isinstance(step, Commit) and step.offset is not None:
+                if isinstance(step, Send | Poll) and step.offset is not None:
                     found[step.key, step.offset][step.value] = None
         return found
 
@@ -49,7 +49,7 @@ class KnownHistory:
             step.value: None
             for operation in self.operations
             for step in operation.steps
-            if isinstance(step, Poll)
+            if isinstance(step, Poll | Read)
         }
 
     def sends(self, ended: Ended) -> Iterator[Send]:
@@ -79,15 +79,15 @@ def precommitted_read(known: KnownHistory) -> Iterator[str]:
     }
     for operation in known.operations:
         for step in operation.steps:
-            if not isinstance(step, Poll) or operation.at is None:
+            if not isinstance(step, Poll | Read) or operation.at is None:
                 continue
             if operation.at < asked.get(step.value, operation.at):
                 yield f"{operation.process} read {step.value} before its commit was asked for"
 
 
 def g1c(known: KnownHistory) -> Iterator[str]:
-    """Transactions that have read what the next one has written, in a circle. Reads of a process
-    that writes nothing close none."""
+    """Transactions that have read what the next one has written, in a circle. Only those that read
+    and write can be in one: a copier's, by its :class:`~operations.Read` or polls."""
     writer = {
         step.value: at
         for at, operation in enumerate(known.operations)
@@ -98,7 +98,7 @@ def g1c(known: KnownHistory) -> Iterator[str]:
     read_by: dict[int, set[int]] = defaultdict(set)
     for at, operation in enumerate(known.operations):
         for step in operation.steps:
-            if isinstance(step, Poll) and writer.get(step.value, at) != at:
+            if isinstance(step, Poll | Read) and writer.get(step.value, at) != at:
                 read_by[writer[step.value]].add(at)
     sorter = TopologicalSorter(read_by)
     try:
@@ -225,7 +225,7 @@ def _since_commits(known: KnownHistory) -> Iterator[tuple[str, str, int, Commit 
     stored: dict[tuple[str, str], int] = {}
     for operation in known.operations:
         for step in operation.steps:
-            if isinstance(step, Send):
+            if isinstance(step, Send | Read):
                 continue
             whose = operation.process, step.key
             if whose in stored:

@@ -40,6 +40,14 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """What a transaction has written says that it has read this value; where is not noted. So a
+    copier reads: its copies name what they were made of."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """The position of a group was stored: the next record to read is that at ``offset``."""
 
@@ -47,7 +55,7 @@ class Commit:
     offset: int
 
 
-Step: TypeAlias = Send | Poll | Commit
+Step: TypeAlias = Send | Poll | Read | Commit
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 
-from operations import Ended, Operation, Poll, Send
+from operations import Ended, Operation, Poll, Read, Send, Step
 
 from tallymark.testing.simulation.history import Event, Fact, History
 
@@ -43,8 +44,9 @@ def operations_of(history: History) -> list[Operation]:
 
 
 def transactions_of(history: History) -> list[Operation]:
-    """Transactions, with the times of their ends, and what readers of committed records saw."""
-    sent: dict[Fact, list[Send]] = defaultdict(list)
+    """Transactions, with the times of their ends, and what readers of committed records saw. Those
+    of a copier have what they read as well, which their copies name."""
+    sent: dict[Fact, list[Step]] = defaultdict(list)
     asked: dict[Fact, float] = {}
     found: list[Operation] = []
     moved: set[str] = set()
@@ -53,7 +55,8 @@ def transactions_of(history: History) -> list[Operation]:
         match event.what:
             case "writes":
                 key = f"{event.facts[1]}-{event.facts[2]}"
-                sent[number] += [Send(key, str(value)) for value in event.facts[3:]]
+                for written in map(str, event.facts[3:]):
+                    sent[number] += [*_read_for(written), Send(key, written)]
             case "asks to commit":
                 asked[number] = event.at
             case "committed" | "aborted" | "in doubt":
@@ -74,6 +77,13 @@ def transactions_of(history: History) -> list[Operation]:
                 continue
     found.extend(Operation("", Ended.IN_DOUBT, steps) for steps in sent.values())
     return found
+
+
+def _read_for(value: str) -> Iterator[Read]:
+    """What a copy ``<9:1><7:2>`` was made of: ``<7:2>``."""
+    _, _, source = value.partition(">")
+    if source:
+        yield Read(source)
 
 
 def _batch(event: Event, key: str, values: tuple[str, ...], base: Fact) -> Operation:

@@ -162,6 +162,18 @@ def test_jobs_take_turns_with_the_loop_and_wait_for_locks() -> None:
     assert said == [f"{n} {what}" for n in (first, second) for what in ("begins", "ends")]
 
 
+def test_a_job_that_sleeps_waits_for_simulated_time() -> None:
+    """A coordinator's load pauses so, which ended runs in which a log of one was long."""
+    bench = Bench(1)
+
+    async def story() -> float:
+        await asyncio.to_thread(lambda: time.sleep(3600))
+        return bench.loop.time()
+
+    began = bench.loop.time()
+    assert bench.run(story()) >= began + 3600
+
+
 def test_a_wait_on_the_loop_is_an_error() -> None:
     bench = Bench()
 

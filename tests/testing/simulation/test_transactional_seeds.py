@@ -19,7 +19,7 @@ from tallymark.testing.simulation.invariants import BrokenInvariantError
 from tallymark.testing.simulation.plan import transactional_plan_of
 from tallymark.testing.simulation.run import Outcome
 from tallymark.testing.simulation.shrink import shrink
-from tallymark.testing.simulation.transactions.judging import Judge
+from tallymark.testing.simulation.transactions.judging import Judge, once
 from tallymark.testing.simulation.transactions.world import (
     run_transactional_plan,
     run_transactional_seed,
@@ -103,6 +103,15 @@ def test_half_of_a_transaction_in_doubt_is_found() -> None:
     judge.all_or_nothing({"<7:1>": (0, 5), "<7:2>": (0, 6)})
     with breaks("all_or_nothing"):
         judge.all_or_nothing({"<7:2>": (0, 6)})
+
+
+@pytest.mark.parametrize("place", [(0, 6), (1, 5)])
+def test_a_value_that_is_there_twice_is_found(place: tuple[int, int]) -> None:
+    """Behind itself, and in another partition."""
+    read = [(0, 5, "<7:1>"), (1, 6, "<7:2>"), (1, 7, "<9:3><7:1>")]
+    assert once(read) == {"<7:1>": (0, 5), "<7:2>": (1, 6), "<9:3><7:1>": (1, 7)}
+    with breaks("once"):
+        once([*read, (*place, "<7:1>")])
 
 
 def test_what_is_aborted_and_there_in_the_end_is_found() -> None:

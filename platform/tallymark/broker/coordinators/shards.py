@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -18,6 +19,7 @@ from tallymark.broker.coordinators.replayed import ReplayedState
 from tallymark.broker.coordinators.state_log import Replays, replay_log
 from tallymark.broker.metrics.counters import CoordinatorMetrics
 from tallymark.broker.partitions.partition import Partition
+from tallymark.broker.yielding import Slices
 from tallymark.errors import KafkaError
 from tallymark.protocol.coordinator_partition import coordinator_partition
 
@@ -90,12 +92,14 @@ class Shards(Generic[T, S]):
 
     async def _load(self, loading: _Loading[T]) -> None:
         partition, index = loading.partition, loading.partition.index
-        began = asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        began = clock()
 
         def wanted() -> bool:
             return self._loading.get(index) is loading
 
-        state = await asyncio.to_thread(replay_log, partition.log, self._empty(), wanted)
+        look = Slices(clock, time.sleep).look
+        state = await asyncio.to_thread(replay_log, partition.log, self._empty(), wanted, look)
         if not wanted():
             return
         replayed = ReplayedState(partition, state, self.metrics)
@@ -107,7 +111,7 @@ class Shards(Generic[T, S]):
         for do in loading.afterwards:
             do(shard)
         self._shards[index] = shard
-        took = asyncio.get_running_loop().time() - began
+        took = clock() - began
         self.metrics.loaded(took)
         log.info(
             "%s loaded partition=%s epoch=%d end=%d high_watermark=%d seconds=%.3f",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
@@ -16,9 +15,6 @@ from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
 from tallymark.protocol.records.markers import marker_of
 
 _READ_BYTES: Final = 64 * 1024
-_PAUSE: Final = 0.0002
-"""Seconds between two parts of a replay, in which the event loop gets its turn: otherwise it has to
-wait until the interpreter takes its lock from the thread that replays."""
 _BATCH_BYTES: Final = 256 * 1024
 """Records of one decision go into batches of about this size, well below the limit of a batch."""
 _RECORD_OVERHEAD: Final = 40
@@ -126,30 +122,34 @@ def batches_of(records: Sequence[StateRecord]) -> Iterator[Sequence[StateRecord]
         yield records[start:]
 
 
-def replay_log(source: Log, state: S, wanted: Callable[[], bool] = lambda: True) -> S:
+def replay_log(
+    source: Log,
+    state: S,
+    wanted: Callable[[], bool] = lambda: True,
+    look: Callable[[], None] = lambda: None,
+) -> S:
     """Replay a partition's whole log into ``state``, and return that. Also what is not committed:
     the leader's log is what all replicas will have. A record or batch that does not parse is logged
     and left out.
 
     Runs in a thread. It ends early when ``wanted`` says that the lead is lost: another broker's
-    records may be in the log by then.
+    records may be in the log by then. ``look`` is called after each record
+    (:meth:`~tallymark.broker.yielding.Slices.look`).
     """
     at = source.start_offset
     while at < source.end_offset and wanted():
         found = source.read(at, _READ_BYTES)
         batches = split_batches(found.read())
         for batch in batches:
-            _replay_batch(state, batch)
+            _replay_batch(state, batch, look)
         following = batches[-1].header.next_offset if batches else found.next_offset
         if following <= at:
             break
         at = following
-        if at < source.end_offset:
-            time.sleep(_PAUSE)
     return state
 
 
-def _replay_batch(state: Replays, batch: Batch) -> None:
+def _replay_batch(state: Replays, batch: Batch, look: Callable[[], None]) -> None:
     header = batch.header
     try:
         if header.is_control:
@@ -165,5 +165,6 @@ def _replay_batch(state: Replays, batch: Batch) -> None:
                 apply((bytes(record.key or b""), record.value), record.offset)
             except CorruptRecordError as error:
                 log.warning("a record is left out: offset=%d: %s", record.offset, error)
+            look()
     except CorruptRecordError as error:
         log.warning("a batch is left out: offset=%d: %s", header.base_offset, error)

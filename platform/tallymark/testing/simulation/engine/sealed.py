@@ -22,8 +22,9 @@ class LeftSimulationError(RuntimeError):
 
 @contextmanager
 def sealed(jobs: Jobs) -> Iterator[None]:
-    """While this holds, in this thread: ``Thread.start`` and ``time.sleep`` raise,
-    ``threading.Lock`` in simulated processes is one of jobs, random bytes (UUIDs, secrets) come
+    """While this holds, in this thread: ``Thread.start`` raises, and so does ``time.sleep`` on the
+    event loop (a job waits for simulated time), ``threading.Lock`` in simulated processes is one of
+    jobs, random bytes (UUIDs, secrets) come
     from the seed, and cyclic garbage is not collected: the finalizers of objects from before the
     simulation may sleep, and would run in the middle of it.
 
@@ -42,9 +43,12 @@ def sealed(jobs: Jobs) -> Iterator[None]:
         real_start(thread)
 
     def sleep(seconds: float) -> None:
-        if threading.get_ident() == ours:
+        if threading.get_ident() != ours:
+            real_sleep(seconds)
+        elif jobs.inside:
+            jobs.sleep(seconds)
+        else:
             raise LeftSimulationError(f"time.sleep({seconds}): time is simulated")
-        real_sleep(seconds)
 
     def bytes_of(size: int) -> bytes:
         return seeded_bytes(size) if threading.get_ident() == ours else real_bytes(size)

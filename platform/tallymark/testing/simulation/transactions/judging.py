@@ -171,6 +171,17 @@ class Judge:
                 )
 
 
+def once(read: Iterable[tuple[int, int, str]]) -> dict[str, tuple[int, int]]:
+    """Partition and offset of each value, of all (partition, offset, value) that were read. All
+    values are different, so one that is there twice was written twice."""
+    found: dict[str, tuple[int, int]] = {}
+    for part, at, value in read:
+        if value in found:
+            raise BrokenInvariantError("once", f"{value} is at {found[value]} and at {(part, at)}")
+        found[value] = (part, at)
+    return found
+
+
 def hanging(hosts: Iterable[BrokerHost]) -> str:
     """What is not over yet; "" where nothing is."""
     for host in hosts:

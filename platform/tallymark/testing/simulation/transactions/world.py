@@ -14,7 +14,7 @@ from tallymark.testing.simulation.plan import Plan, Transactions, transactional_
 from tallymark.testing.simulation.run import TOPIC, Outcome, World, run_plan
 from tallymark.testing.simulation.transactions.cluster import SimulatedCluster
 from tallymark.testing.simulation.transactions.copier import Copier, position_of
-from tallymark.testing.simulation.transactions.judging import Judge, hanging
+from tallymark.testing.simulation.transactions.judging import Judge, hanging, once
 from tallymark.testing.simulation.transactions.producer import Numbers, TransactionalProducer
 from tallymark.testing.simulation.whole import nothing_is_parked, until_equal
 
@@ -80,10 +80,7 @@ class TransactionalWorld(World):
         cluster = self._cluster("auditor of positions")
         position = await self._begin(cluster.caller, position_of(cluster, (TOPIC, 0)))
         self._look()
-        read = {value: (part, at) for part, at, value in (*values, *copies)}
-        if len(read) != len(values) + len(copies):
-            raise BrokenInvariantError("once", "a value is there twice")
-        self.judge.all_or_nothing(read)
+        self.judge.all_or_nothing(once((*values, *copies)))
         source = [(at, value) for part, at, value in values if part == 0]
         copied = [value for _, _, value in copies]
         self.judge.exactly_once_through_the_copy(source, copied, position)
