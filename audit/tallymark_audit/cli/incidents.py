@@ -17,6 +17,7 @@ from tallymark.clock import now_ms
 from tallymark.deployment import load
 from tallymark.shell.output import print_table
 from tallymark_audit.cli import options
+from tallymark_audit.cli.known_names import check_known
 from tallymark_audit.model.time_format import duration, utc
 from tallymark_audit.store import open_store
 from tallymark_audit.store.counted.incidents import GIVEN_UP, UNCLEAN_ELECTION
@@ -52,7 +53,9 @@ def incidents(of_logs: bool, **given: Unpack[options.Listed]) -> None:
         return
     place = given["edge"], given["topic"]
     which = WhichIncidents(given["states"], (), *place, given["start"], given["end"])
-    with open_store(load(given["settings"]).audit_store) as store, store.read() as connection:
+    deployment = load(given["settings"])
+    with open_store(deployment.audit_store) as store, store.read() as connection:
+        check_known(connection, deployment, *place)
         found = incident_page(connection, which, None, given["limit"])
         replicas = _log_events(connection, given, (UNCLEAN_ELECTION, GIVEN_UP))
     if given["as_json"]:
@@ -66,7 +69,9 @@ def incidents(of_logs: bool, **given: Unpack[options.Listed]) -> None:
 
 
 def _logs(given: options.Listed) -> None:
-    with open_store(load(given["settings"]).audit_store) as store, store.read() as connection:
+    deployment = load(given["settings"])
+    with open_store(deployment.audit_store) as store, store.read() as connection:
+        check_known(connection, deployment, given["edge"], given["topic"])
         found = _log_events(connection, given)
     if given["as_json"]:
         click.echo(json.dumps(found, indent=2))

@@ -12,6 +12,7 @@ from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark.shell.output import print_line
 from tallymark_audit.cli import options
+from tallymark_audit.cli.known_names import check_known
 from tallymark_audit.cli.repair_output import show_plan, show_results
 from tallymark_audit.collector.collector import wall_clock
 from tallymark_audit.model.time_format import utc
@@ -113,6 +114,7 @@ def _plan(store: Store, deployment: Deployment, given: RepairOptions) -> RepairP
     for folder, why in found.others:
         click.echo(f"left alone: {folder}: {why}", err=True)
     with store.read() as connection:
+        check_known(connection, deployment, None, given["topic"])
         plan = make_repair_plan(
             connection,
             repairable_edges(deployment, connection),

@@ -14,6 +14,7 @@ from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark.shell.output import print_table
 from tallymark_audit.cli import options
+from tallymark_audit.cli.known_names import check_known
 from tallymark_audit.judge.verdicts import State
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import open_store
@@ -56,7 +57,9 @@ def verdicts(**given: Unpack[options.Listed]) -> None:
     """The verdict of every window, the newest first."""
     as_json, place = given["as_json"], (given["edge"], given["topic"])
     which = *place, given["start"], given["end"], given["states"], given["limit"]
-    with open_store(load(given["settings"]).audit_store) as store, store.read() as connection:
+    deployment = load(given["settings"])
+    with open_store(deployment.audit_store) as store, store.read() as connection:
+        check_known(connection, deployment, *place)
         found = queries.windows(connection, *which, cells=as_json)
     rows = [shown_verdict(row) for row in found]
     for row in rows if as_json else ():

@@ -14,8 +14,10 @@ from prepared_store import Prepared, deployment_in, prepare
 
 from tallymark.clock import now_ms
 from tallymark.deployment import dump_toml
+from tallymark.errors import UserError
 from tallymark_audit.cli import alerts
 from tallymark_audit.cli import incidents as happened
+from tallymark_audit.cli import repair as mending
 from tallymark_audit.cli import verdicts as looking
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import open_store
@@ -32,7 +34,10 @@ def filled(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Fi
     settings.write_text(dump_toml(deployment), encoding="utf-8")
 
     def run(command: Any, *arguments: str) -> Result:
-        return CliRunner().invoke(command, ["--settings", str(settings), *arguments])
+        found = CliRunner().invoke(command, ["--settings", str(settings), *arguments])
+        if isinstance(found.exception, UserError):
+            raise found.exception
+        return found
 
     with open_store(deployment.audit_store) as store:
         yield prepare(store, deployment, now_ms(), hours=8, stopped=request.param), run
@@ -47,7 +52,21 @@ def test_what_was_repaired_is_still_listed(filled: Filled) -> None:
     assert "REPAIRED" in told
     assert "0 (12)" in told
     assert "REPAIRED" not in run(happened.incidents, "--state", "OPEN").output
-    assert run(happened.incidents, "--topic", "nothing").output == "nothing went wrong\n"
+
+
+@pytest.mark.parametrize("command", [happened.incidents, looking.verdicts, mending.repair])
+def test_a_misspelt_name_is_no_good_answer(filled: Filled, command: Any) -> None:
+    """``audit incidents --topic oders`` said "nothing went wrong", and ended with 0."""
+    _, run = filled
+    with pytest.raises(UserError, match="knows no topic 'oders'; names like it: orders") as error:
+        run(command, "--topic", "oders")
+    assert error.value.exit_code == 1
+    with pytest.raises(UserError, match="knows no topic '-'; see: tallymark audit overview"):
+        run(command, "--topic", "-")
+    with pytest.raises(
+        UserError, match=r"no edge 'dc1-to-agregate'; .*dc1-to-aggregate"
+    ):
+        run(command, "--edge", "dc1-to-agregate")
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "1000001"])

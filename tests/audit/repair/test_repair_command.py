@@ -73,6 +73,10 @@ def pairs(flat: list[int]) -> list[tuple[int, int]]:
 def test_a_repair_of_one_topic(world: World, tmp_path: Path) -> None:
     lose_the_tail(world)
     assert "30 messages can be copied" in run(tmp_path, "--topic", "t").output
+    one = publisher(world, "dc1", b"b")
+    one.publish(world.now, 10, topic="other")
+    one.report(world.now)
+    world.run(3000)
     assert "nothing is missing" in run(tmp_path, "--topic", "other").output
 
 
