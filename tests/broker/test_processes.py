@@ -247,10 +247,11 @@ def test_an_id_in_use_is_refused(tmp_path: Path, zookeeper: ZooKeeperServer) -> 
 
 
 def test_a_broker_of_another_cluster_is_refused(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    with member(tmp_path, zookeeper, "mine"):
-        pass
+    for folder, cluster in (("broker", "mine"), ("another", "yours")):
+        with member(tmp_path / folder, zookeeper, cluster):
+            pass
     with pytest.raises(UserError, match="this broker is in the cluster"):
-        member(tmp_path, zookeeper, "yours").start()
+        member(tmp_path / "broker", zookeeper, "yours").start()
 
 
 def test_zookeeper_may_restart_in_the_middle(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:

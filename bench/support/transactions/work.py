@@ -56,7 +56,8 @@ def metered(place: Place, found: Found) -> Iterator[None]:
 
 
 def produce(place: Place, replicas: int, seconds: float, commit_every: float | None) -> Found:
-    """1,000 bytes each, idempotent; or in transactions that are committed so often (seconds)."""
+    """1,000 bytes each, idempotent; or in transactions that are committed ``commit_every`` seconds
+    after they began, as by ``kafka-producer-perf-test --transaction-duration-ms``."""
     topic = create(place, replicas, "produce")
     config: dict[str, str | int] = {
         "bootstrap.servers": place.bootstrap_servers,
@@ -82,7 +83,7 @@ def produce(place: Place, replicas: int, seconds: float, commit_every: float | N
             if now >= due and commit_every is not None:
                 producer.commit_transaction(_SECONDS)
                 producer.begin_transaction()
-                due = now + commit_every
+                due = time.monotonic() + commit_every
         if commit_every is not None:
             producer.commit_transaction(_SECONDS)
         producer.flush(_SECONDS)

@@ -138,7 +138,7 @@ class LogOpener:
     def _make_room(self, key: LogKey, topic_id: UUID) -> None:
         """A log of another topic has the name. It goes where that topic was deleted. Where
         ZooKeeper has lost it, as when its data are of an older copy, the log may have the only
-        records of it: whoever creates a topic must not delete them."""
+        records of it: to create a topic of its name must not delete them."""
         if self.deleted is None or topic_id in self.deleted:
             log.warning(
                 "log deleted partition=%s: it is of the topic id %s, which was deleted",
