@@ -8,10 +8,12 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
+import pytest
 from replicated_shard import run
 
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.partitions.verifier import InTransaction
+from tallymark.broker.requests import asking_coordinators
 from tallymark.broker.requests.asking_coordinators import AskingCoordinators
 from tallymark.broker.requests.concurrent_transactions import TRIES
 from tallymark.errors import CODES
@@ -180,6 +182,26 @@ def test_without_a_coordinator_nobody_is_asked() -> None:
         asking = Asking(Coordinator(), leader=-1)
         assert await asking.ask() == "COORDINATOR_NOT_AVAILABLE"
         assert asking.connections.opened == []
+
+    run(story())
+
+
+def test_a_coordinator_that_takes_no_connection_is_not_waited_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A connection has 10 s, so the offsets of a transaction waited for 10 s behind a cut between
+    brokers, where an answer has 5: four repetitions of a client were in the queue (simulated,
+    seed 159)."""
+    monkeypatch.setattr(asking_coordinators, "ANSWER_MS", 20)
+
+    async def story() -> None:
+        asking = Asking(Coordinator())
+        opens = asking.connections.open
+        monkeypatch.setattr(asking.connections, "open", lambda _: asyncio.Event().wait())
+        assert await asking.ask() == "NETWORK_EXCEPTION"
+        monkeypatch.setattr(asking.connections, "open", opens)
+        assert await asking.ask() == "NONE"
+        await asking.asking.stop()
 
     run(story())
 

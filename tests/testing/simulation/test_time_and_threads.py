@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -270,6 +271,37 @@ def test_what_a_killed_process_begins_at_its_end_is_ended_too() -> None:
 
     bench.run(main())
     assert inspect.getcoroutinestate(begun[0]) == inspect.CORO_CLOSED
+
+
+def test_a_process_that_is_killed_while_it_stops_ends_at_once(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """A broker was killed in the middle of a clean stop (transactions, seed 128). Each part that it
+    stops awaits; Python complained of a coroutine that ignored its end."""
+    bench, said = Bench(), list[str]()
+    other = Process("other", "10.0.0.2")
+
+    async def part(name: str) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            said.append(name)
+            await asyncio.sleep(1)
+
+    async def stopping() -> None:
+        async with AsyncExitStack() as parts:
+            for name in ("log", "network"):
+                parts.push_async_callback(part, name)
+
+    async def main() -> None:
+        bench.loop.create_task(stopping(), context=other.context)
+        await asyncio.sleep(1.0)
+        other.kill()
+
+    bench.run(main())
+    gc.collect()
+    assert said == ["network", "log"]
+    assert [str(each.message) for each in recwarn] == []
 
 
 def test_a_job_may_kill_its_own_process() -> None:

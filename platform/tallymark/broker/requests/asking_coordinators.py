@@ -30,6 +30,7 @@ from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC, TopicPartitio
 log: Final = logging.getLogger(__name__)
 
 ANSWER_MS: Final = 5_000
+"""For a connection, and for an answer on it. Clients wait meanwhile."""
 _MOST: Final = 1_000
 """Transactions in one request."""
 _NOT_AVAILABLE: Final = CODES["COORDINATOR_NOT_AVAILABLE"]
@@ -100,10 +101,12 @@ class AskingCoordinators:
         try:
             connection = self._open.get(broker)
             if connection is None or connection.closed:
-                connection = self._open[broker] = await self._connections.open(broker)
+                async with asyncio.timeout(ANSWER_MS / 1000):
+                    connection = self._open[broker] = await self._connections.open(broker)
             answer = await connection.send(request_of(asked), ANSWER_MS)
-        except (ConnectError, ClosedError, KafkaError) as error:
-            log.warning("coordinator on broker %d is not asked: %s", broker, error)
+        except (ConnectError, ClosedError, KafkaError, TimeoutError) as error:
+            why = str(error) or "it does not take a connection"
+            log.warning("coordinator on broker %d is not asked: %s", broker, why)
             return [_NETWORK] * len(asked)
         if answer.error_code:
             return [answer.error_code] * len(asked)

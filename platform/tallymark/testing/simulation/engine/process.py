@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar
 from typing import Any, Final, Protocol
 
 RUNNING: Final[ContextVar[Process | None]] = ContextVar("simulated process", default=None)
 """The process whose code is running; None: that of the simulation itself."""
+_MOST_AWAITS: Final = 1_000
+"""In the end of one coroutine."""
 
 
 class Ending(Protocol):
@@ -78,9 +81,19 @@ class Process:
 
 def _bury(task: asyncio.Task[Any]) -> None:
     """End a task that will never run again. What its ``finally`` blocks do reaches nothing: files,
-    network and ZooKeeper of the process are dead already."""
+    network and ZooKeeper of the process are dead already.
+
+    The innermost coroutine is closed first. One that awaits in its end, as a broker that is just
+    stopping, has to be closed again, and nothing but its caller would: that has ended by then."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
+    awaited: list[Coroutine[Any, Any, Any]] = []
     coroutine = task.get_coro()
-    with contextlib.suppress(BaseException):
-        if coroutine is not None:
-            coroutine.close()
+    while inspect.iscoroutine(coroutine):
+        awaited.append(coroutine)
+        coroutine = coroutine.cr_await
+    for each in reversed(awaited):
+        for _ in range(_MOST_AWAITS):
+            with contextlib.suppress(BaseException):
+                each.close()
+            if inspect.getcoroutinestate(each) == inspect.CORO_CLOSED:
+                break
