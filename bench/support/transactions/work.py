@@ -22,6 +22,8 @@ from tallymark.client.reading.isolation import Isolation
 from tallymark.copying import Copier, to_topic
 
 Found = dict[str, float]
+_DELETED_SECONDS: Final = 3
+"""Until brokers have removed the files of a topic."""
 _SECONDS: Final = 60.0
 _VALUE: Final = b"." * 1000
 
@@ -40,7 +42,7 @@ class Place(Protocol):
 def create(place: Place, replicas: int, name: str) -> str:
     """A new topic of one partition."""
     topic = f"{name}-{time.monotonic_ns()}"
-    least = {"min.insync.replicas": str(min(2, replicas))}
+    least = {"min.insync.replicas": str(min(2, replicas)), "file.delete.delay.ms": "100"}
     with Admin(bootstrap_servers=place.bootstrap_servers) as admin:
         admin.create_topic(topic, 1, least, replication_factor=replicas)
     return topic
@@ -87,7 +89,16 @@ def produce(place: Place, replicas: int, seconds: float, commit_every: float | N
         if commit_every is not None:
             producer.commit_transaction(_SECONDS)
         producer.flush(_SECONDS)
+    _delete(place, topic)
     return found
+
+
+def _delete(place: Place, topic: str) -> None:
+    """Gigabytes: what comes next would find the machine's memory full of files, which halved the
+    rate of whatever that was."""
+    with Admin(bootstrap_servers=place.bootstrap_servers) as admin:
+        admin.delete_topic(topic)
+    time.sleep(_DELETED_SECONDS)
 
 
 def _put(producer: Confluent, topic: str) -> None:
