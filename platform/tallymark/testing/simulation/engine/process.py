@@ -87,7 +87,7 @@ def _bury(task: asyncio.Task[Any]) -> None:
     stopping, has to be closed again, and nothing but its caller would: that has ended by then."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     awaited: list[Coroutine[Any, Any, Any]] = []
-    coroutine = task.get_coro()
+    coroutine: Any = task.get_coro()
     while inspect.iscoroutine(coroutine):
         awaited.append(coroutine)
         coroutine = coroutine.cr_await
