@@ -1,7 +1,8 @@
 """After a repair: whether the windows are good by now, and which are still open.
 
 A verdict that is not good counts only if it knows the copies: the collector of the cluster has
-counted all that was there when the last was acknowledged, and the window was judged after that.
+counted all that was there when the last was acknowledged, and the window was judged after that. A
+run of Spark counts the logs by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from tallymark_audit.repair.items import RepairItem
 from tallymark_audit.repair.plan import RepairPlan
 from tallymark_audit.store import Store
 from tallymark_audit.store.counted.facts import counted_through
+from tallymark_audit.store.judged.effective import SPARK
 from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.rows import Row
 from tallymark_audit.store.schema.tables import repairs, window_changes
 
 EVERY_S = 0.5
@@ -50,7 +53,7 @@ def still_open(connection: Connection, plan: RepairPlan) -> list[OpenWindow]:
             found.append(OpenWindow(edge, topic, window, "", "it has no verdict any more", True))
         elif rows[0]["state"] not in GOOD:
             row = rows[0]
-            judged = _knows_the_copies(connection, plan.made_at, item, row["judged_at"])
+            judged = _knows_the_copies(connection, plan.made_at, item, row)
             decided = judged and row["state"] not in UNDECIDED
             told = "; ".join(row["reasons"]) or f"{row['missing']} missing"
             reason = told if judged else f"not judged again yet; before: {told}"
@@ -59,10 +62,9 @@ def still_open(connection: Connection, plan: RepairPlan) -> list[OpenWindow]:
     return found
 
 
-def _knows_the_copies(
-    connection: Connection, made_at: int, item: RepairItem, judged_at: int
-) -> bool:
+def _knows_the_copies(connection: Connection, made_at: int, item: RepairItem, verdict: Row) -> bool:
     """See the module. What a lake has is reported by its loads, and counted by no collector."""
+    judged_at: int = verdict["judged_at"]
     if item.downstream == LAKE:
         return judged_at >= made_at
     done, changes, key = repairs.c, window_changes.c, item.key
@@ -74,7 +76,10 @@ def _knows_the_copies(
             done.at >= made_at,
         )
     )
-    if counted_through(connection, item.downstream, item.topic) < (copied_at or made_at):
+    since = copied_at or made_at
+    if verdict["source"] == SPARK:
+        return judged_at >= since
+    if counted_through(connection, item.downstream, item.topic) < since:
         return False
     changed_at = connection.scalar(
         select(changes.changed_at).where(

@@ -18,6 +18,7 @@ from tallymark_audit.repair.verify import OpenWindow, still_open, wait_until_goo
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.counted import counts, positions
 from tallymark_audit.store.counted.positions import Position
+from tallymark_audit.store.judged.effective import SPARK
 from tallymark_audit.store.schema.tables import repairs
 
 PLAN = RepairPlan(5, (item(RangeSet.single(3, 4), 9), item(EMPTY, 0, refused="no")))
@@ -96,6 +97,16 @@ def test_a_lake_is_counted_by_no_collector(store: Store) -> None:
     assert not left(store, plan).decided
     judged(store, MIRROR, LESS, State.LOSS, now=5)
     assert left(store, plan).decided
+
+
+def test_a_run_of_spark_needs_no_collector(store: Store) -> None:
+    """Where only Spark judges, no collector counts: a loss that a later run still found was waited
+    for until the time was over."""
+    copied(store, 7)
+    judged(store, MIRROR, LOST, State.LOSS, now=6, source=SPARK)
+    assert not left(store).decided, "it looked at the logs before"
+    judged(store, MIRROR, LOST, State.LOSS, now=7, source=SPARK)
+    assert left(store).decided
 
 
 def test_copies_that_are_left_do_not_make_a_repair_fail(store: Store) -> None:

@@ -110,7 +110,14 @@ def sequence_of(record: Any) -> int:
     return found.sequence
 
 
-def judged(store: Store, edge: Edge, cell: CellVerdict, state: State, now: int = 1) -> None:
+def judged(
+    store: Store,
+    edge: Edge,
+    cell: CellVerdict,
+    state: State,
+    now: int = 1,
+    source: str = COLLECTOR,
+) -> None:
     verdict = Verdict(
         edge.name,
         "t",
@@ -123,7 +130,7 @@ def judged(store: Store, edge: Edge, cell: CellVerdict, state: State, now: int =
         cells=(cell,) if state is not State.COMPLETE else (),
     )
     with store.write() as connection:
-        record_verdicts(connection, [verdict], COLLECTOR, now)
+        record_verdicts(connection, [verdict], source, now)
 
 
 def held_in(store: Store, cluster: str, sequences: RangeSet, topic: str = "t") -> None:
