@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from support.own_broker import OwnBroker
 from support.replicated import Cluster
+from support.until import until
 
 from tallymark.client import Admin, NewTopic
 from tallymark.protocol.messages import (
@@ -20,9 +21,11 @@ from tallymark.protocol.messages import (
 from tallymark.testing.wire import WireClient
 
 PER_TOPIC: Final = 500
-LONGEST_SECONDS: Final = 900.0
 _HANDED_OVER: Final = re.compile(r"leads handed over count=(\d+) kept=(\d+) seconds=([0-9.]+)")
 _ASK_SECONDS: Final = 30.0
+_LONGEST_SECONDS: Final = 900.0
+"""Ten thousand partitions on a busy machine take minutes."""
+_until: Final = partial(until, seconds=_LONGEST_SECONDS)
 
 
 class Handed(NamedTuple):
@@ -60,16 +63,16 @@ class ManyPartitions:
 
     def wait_until_whole(self) -> None:
         """Until each partition has a leader and all replicas in sync."""
-        until(lambda: self._lack(None, 3) == 0, "all partitions are whole")
+        _until(lambda: self._lack(None, 3) == 0, "all partitions are whole")
 
     def wait_until_led_without(self, broker: int) -> None:
         """Until each partition has a leader other than ``broker``."""
-        until(lambda: self._lack(broker, 1) == 0, f"others lead than broker {broker}")
+        _until(lambda: self._lack(broker, 1) == 0, f"others lead than broker {broker}")
 
     def wait_until_led_by(self, broker: int) -> None:
         """Until ``broker`` says that it leads them all."""
         asked = self._brokers.brokers[broker]
-        until(lambda: self._leads_of(asked, broker) == self.count, f"broker {broker} leads all")
+        _until(lambda: self._leads_of(asked, broker) == self.count, f"broker {broker} leads all")
 
     def give_back(self) -> None:
         """Each partition gets its preferred leader."""
@@ -126,14 +129,6 @@ def start_until_ready(broker: OwnBroker) -> float:
     began = time.monotonic()
     broker.start()
     output = broker.folder / "output"
-    until(lambda: f"ready {broker.address}" in output.read_text(errors="replace"), "it is ready")
+    text = f"ready {broker.address}"
+    _until(lambda: text in output.read_text(errors="replace"), "it is ready")
     return time.monotonic() - began
-
-
-def until(holds: Callable[[], bool], what: str, every: float = 0.05) -> None:
-    """SystemExit where it does not come to be."""
-    end = time.monotonic() + LONGEST_SECONDS
-    while not holds():
-        if time.monotonic() > end:
-            raise SystemExit(f"after {LONGEST_SECONDS:g} s not yet: {what}")
-        time.sleep(every)

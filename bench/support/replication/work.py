@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from support.measure import client, log_bytes
 from support.replication.clusters import Cluster, cpu_by_broker, create, delete, in_sync
+from support.until import until
 
-_WAIT_SECONDS: Final = 120.0
 _MB: Final = 1_000_000
 Found = dict[str, float]
 
@@ -52,7 +52,7 @@ def produce(cluster: Cluster, work: Work, seconds: float, replicas: int) -> Foun
     """Do the work for so long on a new topic; ``cpu_seconds`` are those of the brokers."""
     topic = f"work-{time.monotonic_ns()}"
     create(cluster, topic, replicas=replicas)
-    _until(lambda: in_sync(cluster, topic), f"{topic} is in sync")
+    until(lambda: in_sync(cluster, topic), f"{topic} is in sync")
     before = cpu_by_broker(cluster)
     found = client(
         cluster,
@@ -86,7 +86,7 @@ def idle(clusters: Mapping[str, Cluster], partitions: int, seconds: float) -> di
     for cluster in clusters.values():
         create(cluster, "idle", partitions)
     for name, cluster in clusters.items():
-        _until(partial(in_sync, cluster, "idle"), f"{name} has {partitions} in sync")
+        until(partial(in_sync, cluster, "idle"), f"{name} has {partitions} in sync")
     time.sleep(seconds / 4)
     before, began = {name: cpu_by_broker(each) for name, each in clusters.items()}, time.monotonic()
     time.sleep(seconds)
@@ -105,7 +105,7 @@ def catch_up(cluster: Cluster, megabytes: int) -> Found:
     are from its first byte to its last one; processor time is that of all brokers meanwhile."""
     leader, empty = cluster.brokers[1], cluster.brokers[3]
     create(cluster, "behind")
-    _until(lambda: in_sync(cluster, "behind"), "the topic is in sync")
+    until(lambda: in_sync(cluster, "behind"), "the topic is in sync")
     empty.stop()
     count = megabytes * 1000
     client(leader, job="produce", driver="frames", topic="behind", count=count, size=1000, batch=50)
@@ -113,9 +113,9 @@ def catch_up(cluster: Cluster, megabytes: int) -> Found:
         shutil.rmtree(folder)
     whole = log_bytes(leader.data, "behind")
     empty.start()
-    _until(lambda: log_bytes(empty.data, "behind") > 0, "the replica has begun")
+    until(lambda: log_bytes(empty.data, "behind") > 0, "the replica has begun")
     had, before, began = log_bytes(empty.data, "behind"), cpu_by_broker(cluster), time.monotonic()
-    _until(lambda: log_bytes(empty.data, "behind") >= whole, "the replica has caught up", 0.005)
+    until(lambda: log_bytes(empty.data, "behind") >= whole, "the replica has caught up", 0.005)
     seconds = time.monotonic() - began
     used = _total(before, cpu_by_broker(cluster))
     delete(cluster, "behind")
@@ -125,11 +125,3 @@ def catch_up(cluster: Cluster, megabytes: int) -> Found:
 
 def _total(before: Mapping[int, float], after: Mapping[int, float]) -> float:
     return sum(after.values()) - sum(before.values())
-
-
-def _until(holds: Callable[[], bool], what: str, every: float = 0.05) -> None:
-    end = time.monotonic() + _WAIT_SECONDS
-    while not holds():
-        if time.monotonic() > end:
-            raise TimeoutError(f"waited {_WAIT_SECONDS:.0f} s in vain until {what}")
-        time.sleep(every)

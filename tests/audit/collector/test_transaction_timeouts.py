@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from eventually import eventually
@@ -22,6 +22,16 @@ def broker() -> Iterator[MemoryBroker]:
 
 def opened(servers: str) -> Admin:
     return Admin(bootstrap_servers=servers, request_timeout_ms=5_000)
+
+
+def counted(servers: str, asked: list[int]) -> Callable[[], Admin]:
+    """Opens an admin; ``asked`` gets a number each time."""
+
+    def admin() -> Admin:
+        asked.append(len(asked))
+        return opened(servers)
+
+    return admin
 
 
 def producer_of(servers: str, timeout_ms: int) -> int:
@@ -48,16 +58,11 @@ def test_the_coordinator_is_asked_by_the_producers_id(broker: MemoryBroker) -> N
 def test_it_is_known_some_time_after_it_was_asked_for(broker: MemoryBroker) -> None:
     servers = broker.bootstrap_servers
     producer = producer_of(servers, 7_000)
-    admins: list[Admin] = []
-
-    def admin() -> Admin:
-        admins.append(opened(servers))
-        return admins[-1]
-
-    timeouts = TransactionTimeouts(admin)
+    asked: list[int] = []
+    timeouts = TransactionTimeouts(counted(servers, asked))
     assert timeouts.of(producer, 1) == 0
     eventually(lambda: timeouts.of(producer, 2) == 7_000)
-    assert len(admins) == 1
+    assert len(asked) == 1
     assert timeouts.of(producer, 3) == 0, "the position has it; another partition asks anew"
     eventually(lambda: timeouts.of(producer, 4) == 7_000)
 
@@ -69,17 +74,12 @@ def test_what_was_found_of_one_producer_stays_while_another_is_asked_about(
     minute later, and a hanging one was an alert a minute late."""
     servers = broker.bootstrap_servers
     first, second = producer_of(servers, 7_000), producer_of(servers, 9_000)
-    admins: list[Admin] = []
-
-    def admin() -> Admin:
-        admins.append(opened(servers))
-        return admins[-1]
-
-    timeouts = TransactionTimeouts(admin)
+    asked: list[int] = []
+    timeouts = TransactionTimeouts(counted(servers, asked))
     assert timeouts.of(first, 1) == 0
     eventually(lambda: timeouts.of(second, 2) == 9_000)
     assert timeouts.of(first, 3) == 7_000
-    assert len(admins) == 2
+    assert len(asked) == 2
 
 
 def test_where_nothing_is_said_it_is_asked_again_after_a_while(broker: MemoryBroker) -> None:
@@ -87,12 +87,7 @@ def test_where_nothing_is_said_it_is_asked_again_after_a_while(broker: MemoryBro
     servers = broker.bootstrap_servers
     broker.stop()
     asked: list[int] = []
-
-    def admin() -> Admin:
-        asked.append(len(asked))
-        return opened(servers)
-
-    timeouts = TransactionTimeouts(admin)
+    timeouts = TransactionTimeouts(counted(servers, asked))
     assert timeouts.of(5, 0) == 0
     eventually(lambda: asked == [0])
     assert timeouts.of(5, ASK_MS - 1) == 0

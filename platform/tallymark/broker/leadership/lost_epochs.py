@@ -71,11 +71,19 @@ class LostEpochs:
     async def _write(self, change: ChangeState) -> None:
         """Until it is written, or the node is of another version: then an image comes with it. The
         first image of a broker is not applied yet when this begins."""
+        why = ""
         for _ in range(_ATTEMPTS):
             (outcome,) = await self._writer.write_states([change])
-            state = outcome.state
+            state, why = outcome.state, outcome.why
             if outcome.fate is Fate.DONE or (
                 state is not None and state.version != change.expected
             ):
                 return
             await asyncio.sleep(RETRY_SECONDS)
+        log.error(
+            "lost leader epochs of %s-%d are not written after %d attempts: %s; restart this broker"
+            " when ZooKeeper answers",
+            *change.partition,
+            _ATTEMPTS,
+            why,
+        )
