@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from support.own_broker import OwnBroker
 from support.replicated import Cluster
-from support.until import until
+from support.replication.until import until
 
 from tallymark.client import Admin, NewTopic
 from tallymark.protocol.messages import (

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from support.measure import client, log_bytes
 from support.replication.clusters import Cluster, cpu_by_broker, create, delete, in_sync
-from support.until import until
+from support.replication.until import until
 
 _MB: Final = 1_000_000
 Found = dict[str, float]
