@@ -11,6 +11,7 @@ import click
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark.shell.output import print_line
+from tallymark.untrusted import command
 from tallymark_audit.cli import options
 from tallymark_audit.cli.known_names import check_known
 from tallymark_audit.cli.repair_output import show_plan, show_results
@@ -106,8 +107,8 @@ def repair(**given: Unpack[RepairOptions]) -> None:
 def _plan(store: Store, deployment: Deployment, given: RepairOptions) -> RepairPlan:
     """The plan of the file, if it is to be carried out or verified; else a new one."""
     path = given["path"]
-    if path is not None and path.exists() and (given["carry_out"] or given["verify"]):
-        return read_plan(path)
+    if path is not None and (given["carry_out"] or given["verify"]):
+        return _made_before(path, given)
     with ExitStack() as stack:
         clusters = OpenedClusters(deployment, stack)
         found = tails_for(deployment, clusters.reader, given["tails"])
@@ -128,6 +129,22 @@ def _plan(store: Store, deployment: Deployment, given: RepairOptions) -> RepairP
     if path is not None:
         write_plan(plan, path)
     return plan
+
+
+def _made_before(path: Path, given: RepairOptions) -> RepairPlan:
+    """The plan of the file, and nothing else: a person has read it."""
+    chosen = (given["edge"], given["topic"], given["start"], given["end"])
+    if any(one is not None for one in chosen):
+        raise UserError(
+            f"the plan {path} says what is repaired",
+            "leave out --edge, --topic, --from and --to, or make another plan with them",
+        )
+    if not path.exists():
+        raise UserError(
+            f"there is no plan {path}",
+            f"make it, and read it: {command('tallymark audit repair', plan=str(path))}",
+        )
+    return read_plan(path)
 
 
 def _apply(

@@ -29,8 +29,12 @@ def read_password(path: str | None) -> str:
         return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the password from {path}: {error}") from error
+    except OSError as error:
+        raise UserError(
+            f"cannot read the password from {path}: {error.strerror}", "mend --password-file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"the password in {path} is not UTF-8", "save it as UTF-8") from error
     password = text.split("\n", 1)[0].rstrip("\r")
     if not password:
         raise UserError(f"the first line of {path} is empty", "it is to be the password")

@@ -35,6 +35,8 @@ UNREACHABLE: Final = 3
 _TIMEOUT_S: Final = 30.0
 _ATTEMPTS: Final = 4
 _NOT_LET_IN: Final = frozenset((401, 403, 408, 429))
+_NOT_FOUND: Final = frozenset((40401, 40402, 40403))
+"""There is no such subject, version or id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,4 +179,5 @@ def exit_codes() -> Iterator[None]:
         ) from error
     except RegistryError as error:
         failed = error.status >= 500 or error.status in _NOT_LET_IN
-        raise UserError(str(error), exit_code=UNREACHABLE if failed else REFUSED) from error
+        advice = "see 'tallymark schema list'" if error.code in _NOT_FOUND else ""
+        raise UserError(str(error), advice, UNREACHABLE if failed else REFUSED) from error

@@ -14,6 +14,7 @@ import click
 from tallymark.errors import UserError
 from tallymark.serialization import RegistryClient
 from tallymark.serialization.schemas import AVRO, LATEST, Reference, RegisteredSchema, Schema
+from tallymark.untrusted import command
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -101,7 +102,18 @@ def version_of(
     else:
         raise click.UsageError(f"{version!r} is no version: give a number, or latest.")
     if found is None:
-        raise UserError(
-            f"there is no version {version} of {subject}", "see 'tallymark schema list'"
-        )
+        raise _missing(registry, subject, version)
     return found
+
+
+def _missing(registry: RegistryClient, subject: str, version: str) -> UserError:
+    if registry.versions(subject):
+        return UserError(
+            f"there is no version {version} of {subject}",
+            f"see '{command('tallymark schema list --all', subject)}'",
+        )
+    if registry.versions(subject, deleted=True):
+        return UserError(
+            f"{subject} was deleted", f"see '{command('tallymark schema list --deleted', subject)}'"
+        )
+    return UserError(f"there is no subject {subject}", "see 'tallymark schema list'")

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from judged_world import World, heartbeats, publisher, steady, world_in
 
+from tallymark.errors import UserError
 from tallymark_audit.cli import command
 from tallymark_audit.cli import repair as mending
 from tallymark_audit.events.events import Copied, Gap
@@ -105,6 +106,20 @@ def test_what_expired_before_the_mirror_had_it_is_said_so(world: World, tmp_path
     for item in result["items"]:
         assert "before they were copied (expired)" in item["refused"]
     assert run(tmp_path, "--edge", EDGE, "--apply").exit_code == 3
+
+
+@pytest.mark.parametrize("flag", ["--apply", "--verify"])
+def test_a_plan_that_is_not_there_is_not_made_up(world: World, tmp_path: Path, flag: str) -> None:
+    """Somebody reviewed plan.json and typed ``--plan paln.json --apply``: the command made a plan
+    of all that was missing, wrote it to that file and carried it out."""
+    lose_the_tail(world)
+    missing = tmp_path / "paln.json"
+    with pytest.raises(UserError, match=r"there is no plan .*paln.json; make it, and read it"):
+        run(tmp_path, "--plan", str(missing), flag)
+    assert not missing.exists()
+    with pytest.raises(UserError, match="says what is repaired; leave out --edge"):
+        run(tmp_path, "--edge", EDGE, "--plan", str(missing), flag)
+    assert State.LOSS in world.states(EDGE).values()
 
 
 def test_copies_that_are_left_do_not_make_verify_fail(world: World, tmp_path: Path) -> None:

@@ -215,6 +215,21 @@ def test_a_broker_without_zookeeper_has_transactions_only(tmp_path: Path) -> Non
         assert "a broker without ZooKeeper has no features to raise" in (answer.error_message or "")
 
 
+def test_names_of_features_are_not_cut_in_the_middle(tmp_path: Path) -> None:
+    """A broker without ZooKeeper answered with the names in one text of at most 80 characters: the
+    last one ended in its middle, and those behind it were left out without a word."""
+    names = [f"feature-number-{number}.of.some.other.release" for number in range(3)]
+    with (
+        BrokerThread(tmp_path) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        with pytest.raises(KafkaError, match=f"{names[0]} and 2 more: a broker without") as told:
+            admin.update_features(dict.fromkeys(names, 1))
+        assert names[1] not in str(told.value)
+        with pytest.raises(KafkaError, match=f"{names[0]}: a broker without"):
+            admin.update_features({names[0]: 1})
+
+
 def test_clients_of_others_read_the_levels_or_are_not_disturbed_by_them(
     tmp_path: Path, zookeeper: ZooKeeperServer, release: Any
 ) -> None:

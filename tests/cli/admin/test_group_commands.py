@@ -75,7 +75,9 @@ def test_offsets_are_checked_as_the_seeds_tool_does(broker: AnyBroker) -> None:
     assert "done\tclicks\t0\t10\t10\t0\t-\t-\t-\t0\t0" in told
     (row,) = json.loads(run(broker, offsets.command, "check", "--group", "slow", "--json"))
     assert row["lag"] == 6
-    assert "slow" not in run(broker, offsets.command, "check", "--topic", "other")
+    other = run(broker, offsets.command, "check", "--topic", "other", code=1)
+    assert "there is no topic other" in other
+    assert "slow" not in other
     both = run(broker, offsets.command, "check", "--group", "slow", "--group", "nobody", code=2)
     assert "there is no group nobody" in both
     run(broker, offsets.command, "check", "--group", "nobody", code=1)

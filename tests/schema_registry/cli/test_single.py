@@ -89,6 +89,36 @@ def test_get_by_version_and_by_id(url: str) -> None:
         said(*words, code=2)
 
 
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("get", "nosuch"), "there is no subject nosuch; see 'tallymark schema list'"),
+        (("get", "nosuch", "2"), "there is no subject nosuch; see 'tallymark schema list'"),
+        (("get", "s", "7"), "there is no version 7 of s; see 'tallymark schema list --all s'"),
+        (("get", "gone"), "gone was deleted; see 'tallymark schema list --deleted gone'"),
+        (("diff", "nosuch", "1", "2"), "there is no subject nosuch; see 'tallymark schema list'"),
+        (("diff", "s", "1", "7"), "no version 7 of s; see 'tallymark schema list --all s'"),
+        (("get", "--id", "9"), "see 'tallymark schema list'"),
+        (("delete", "nosuch", "--yes"), "see 'tallymark schema list'"),
+        (("delete", "s", "7", "--yes"), "see 'tallymark schema list'"),
+        (("undelete", "nosuch"), "nosuch has no version that was softly deleted; see"),
+    ],
+)
+def test_what_does_not_exist_is_named_with_where_to_look(
+    url: str, words: tuple[str, ...], advice: str
+) -> None:
+    """A stranger misspelt a subject: "there is no version latest of nosuch", said ``get``, and
+    ``delete`` and ``get --id`` showed the registry's answer and not where to look."""
+    said("register", "s", file(RECORD))
+    said("register", "gone", file(RECORD))
+    said("delete", "gone", "--yes")
+    with pytest.raises(UserError) as caught:
+        said(*words)
+    assert advice in str(caught.value)
+    assert caught.value.exit_code == 1
+    assert len(str(caught.value).splitlines()) == 1
+
+
 def test_list(url: str) -> None:
     said("register", "b", file(RECORD))
     said("register", "b", file(DEFAULTED))

@@ -16,7 +16,7 @@ import asyncio
 import json
 import os
 import uuid
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ from tallymark.replication.model import ChangeState, PartitionState
 TOPICS_FILE: Final = "topics.json"
 PRODUCER_IDS_FILE: Final = "producer-ids.json"
 PRODUCER_ID_BLOCK: Final = 1000
+_MOST_CHARACTERS: Final = 249  # of a name in an error: as long as that of a topic may be
 """Ids taken at once: the rest of a block is lost at a restart, and there are 2^63 of them."""
 
 
@@ -222,8 +223,8 @@ class LocalCluster:
         """No feature is raised here: there are no other brokers."""
         raise KafkaError(
             CODES["INVALID_UPDATE_VERSION"],
-            f"{', '.join(levels)[:80]}: a broker without ZooKeeper has no features to raise: it is "
-            "a cluster of its own",
+            f"{_named(levels)}: a broker without ZooKeeper has no features to raise: it is a "
+            "cluster of its own",
         )
 
     async def announce_leaving(self) -> bool:
@@ -267,6 +268,13 @@ def _led_by(topic: TopicImage, node_id: int) -> TopicImage:
 
 def _led(replicas: Sequence[tuple[int, ...]]) -> tuple[PartitionImage, ...]:
     return tuple(PartitionImage.of(r[0], 0, r, r) for r in replicas)
+
+
+def _named(features: Iterable[str]) -> str:
+    """The first names, whole ones; a request may have thousands, of any length."""
+    first, *others = features
+    more = f" and {len(others)} more" if others else ""
+    return f"{first[:_MOST_CHARACTERS]}{more}"
 
 
 def _stored(image: MetadataImage) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tallymark.client.admin.groups import GroupDescription, GroupListing
 from tallymark.client.admin.results import Results
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.shell.absent import absent
 from tallymark.shell.target import Target, take_target
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def find_group(stores: Sequence[GroupStore], group: str) -> tuple[GroupStore, Gr
     """The group where it is kept. UserError when it is nowhere, or in both."""
     found = look_for_group(stores, group)
     if found is None:
-        raise UserError(f"there is no group {group}", "see 'tallymark groups list'")
+        raise absent("group", group)
     return found
 
 

@@ -9,7 +9,7 @@ import click
 from tallymark.cli.admin.group_stores import BROKERS, find_group, opened_stores, store_options
 from tallymark.cli.admin.groups_reset import reset
 from tallymark.cli.admin.lag_rows import LAG_COLUMNS, lag_row
-from tallymark.errors import TallymarkError
+from tallymark.errors import TallymarkError, UserError
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.named import several_named
@@ -32,6 +32,13 @@ _MEMBER_COLUMNS = {
     "instance": "GROUP-INSTANCE-ID",
     "partitions": "ASSIGNMENT",
 }
+_STATES = {
+    name.lower(): name
+    for name in (
+        *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
+        *("Assigning", "Reconciling"),  # of groups of Apache Kafka's newer protocol (KIP-848)
+    )
+}
 
 
 @click.group("groups", cls=NamedGroup)
@@ -50,6 +57,11 @@ command.add_command(reset)
 def list_groups(states: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Print every group, where it is kept and its state."""
     wanted = {state.lower() for state in states}
+    if unknown := [state for state in states if state.lower() not in _STATES]:
+        raise UserError(
+            f"no group is ever in the state {unknown[0]!r}",
+            f"states are {', '.join(_STATES.values())}",
+        )
     rows: list[dict[str, Any]] = []
     errors: list[TallymarkError] = []
     with opened_stores(options) as (_, stores):

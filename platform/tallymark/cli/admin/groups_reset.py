@@ -17,10 +17,11 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.reset import OffsetReset, OffsetTarget
 from tallymark.errors import KafkaError, TallymarkError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.shell.absent import named_partitions
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.named import one_named
 from tallymark.shell.output import end, json_option, print_line, show
-from tallymark.shell.positions import parse_partitions, parse_time
+from tallymark.shell.positions import parse_time
 from tallymark.shell.target import cluster_options
 
 _TOPICS = "TOPIC, or TOPIC:0,2-4 for some of its partitions. Repeatable."
@@ -118,11 +119,7 @@ def _named(admin: Admin, topics: Iterable[str]) -> list[TopicPartition]:
     found: dict[TopicPartition, None] = {}
     for text in topics:
         name, colon, numbers = text.partition(":")
-        there = admin.partitions_of([name])
-        wanted = parse_partitions(numbers) if colon else None
-        for missing in sorted((wanted or set()) - {part for _, part in there}):
-            raise UserError(f"{name} has no partition {missing}", f"it has {len(there)}")
-        found |= dict.fromkeys(at for at in there if wanted is None or at[1] in wanted)
+        found |= dict.fromkeys(named_partitions(admin, name, numbers if colon else None))
     return list(found)
 
 

@@ -9,6 +9,7 @@ import click
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.cluster import LogDir
 from tallymark.errors import TallymarkError
+from tallymark.shell.absent import absent, explained
 from tallymark.shell.output import end, json_option, show
 from tallymark.shell.target import cluster_options, take_target
 
@@ -32,6 +33,7 @@ def command(
     """Print the log directories of brokers: partitions, bytes, and what is free on the disk."""
     with Admin(**take_target(options).client) as admin:
         found = admin.describe_log_dirs(brokers or None)
+        there = admin.topics() if topics else {}
     rows: list[dict[str, Any]] = []
     broken: list[TallymarkError] = []
     for broker, folders in found.done.items():
@@ -43,7 +45,9 @@ def command(
                 else [_row(broker, folder)]
             )
     show(rows, _PARTITIONS if partitions or topics else _DIRS, as_json)
-    end(len(found), [*found.errors.values(), *broken])
+    missing = [absent("topic", name) for name in topics if name not in there]
+    failed = [explained("broker", broker, error) for broker, error in found.errors.items()]
+    end(len(rows) if missing else len(found), [*missing, *failed, *broken])
 
 
 def _row(broker: int, folder: LogDir) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from tallymark.cli.admin.group_stores import GroupStore, opened_stores, store_op
 from tallymark.cli.admin.lag_rows import LAG_COLUMNS, lag_row
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.groups import GroupDescription, GroupListing
-from tallymark.errors import KafkaError, TallymarkError, UserError
+from tallymark.errors import KafkaError, TallymarkError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark.shell.absent import absent, described_topics
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.named import several_named
 from tallymark.shell.output import end, json_option, show
@@ -55,7 +56,13 @@ def check(groups: tuple[str, ...], topics: tuple[str, ...], as_json: bool, **opt
                     found, failed = _lags(admin, store, listing)
                     errors += failed
                     rows += (row for row in found if not topics or row["topic"] in topics)
-    missing = [UserError(f"there is no group {name}") for name in groups if name not in seen]
+        # A group may have offsets of a topic that was deleted: that one is found by its rows.
+        unread = set(topics) - {row["topic"] for row in rows}
+        there = admin.topics() if unread else {}
+    missing = [
+        *(absent("group", name) for name in groups if name not in seen),
+        *(absent("topic", name) for name in topics if name in unread and name not in there),
+    ]
     show(rows, LAG_COLUMNS, as_json)
     end(len(rows), [*missing, *errors])
 
@@ -68,7 +75,11 @@ def check(groups: tuple[str, ...], topics: tuple[str, ...], as_json: bool, **opt
 def list_offsets(names: tuple[str, ...], time: str | None, as_json: bool, **options: Any) -> None:
     """Print the first and the next offset of every partition of topics."""
     with Admin(**take_target(options).client) as admin:
-        partitions = admin.partitions_of(names)
+        partitions = [
+            (topic.name, part.partition)
+            for topic in described_topics(admin, names).values()
+            for part in topic.partitions
+        ]
         if time is not None:
             found = admin.list_offsets(dict.fromkeys(partitions, parse_time(time).value))
             rows = [

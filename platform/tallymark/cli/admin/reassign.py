@@ -21,6 +21,7 @@ from tallymark.errors import TallymarkError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.rebalancing import rebalanced
 from tallymark.replication.throttle import MovingReplicas
+from tallymark.shell.absent import described_topics
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.output import FAILED, PARTLY, end, json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
@@ -248,9 +249,7 @@ def planned(
 ) -> Plan:
     """The moves that bring the topics (none: all) to these brokers (None: all that live), with
     ``factor`` replicas each (None: as many as they have)."""
-    described = admin.describe_topics(topics or None)
-    for error in described.errors.values():
-        raise error
+    described = described_topics(admin, topics)
     live = {one.id: one.rack for one in admin.describe_cluster().brokers}
     strange = sorted({*(brokers or ()), *without} - set(live))
     if brokers is not None and strange:
@@ -260,7 +259,7 @@ def planned(
         raise UserError("no broker is left to move to", "name others with --to")
     current = {
         (topic.name, part.partition): part.replicas
-        for topic in described.done.values()
+        for topic in described.values()
         for part in topic.partitions
     }
     racks = {one: live[one] for one in wanted if live[one]}

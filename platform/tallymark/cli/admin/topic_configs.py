@@ -10,6 +10,7 @@ import click
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.configs import Change, ConfigEntry, ConfigResource, ListChange
 from tallymark.errors import UserError
+from tallymark.shell.absent import Kind, asking_about
 from tallymark.shell.named import one_named
 from tallymark.shell.output import json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
@@ -50,7 +51,8 @@ def config(
     resource = ConfigResource("topic", name)
     if broker:
         resource = ConfigResource("broker", "" if name == "all" else name)
-    with Admin(**take_target(options).client) as admin:
+    kind: Kind = "broker" if broker else "topic"
+    with Admin(**take_target(options).client) as admin, asking_about(kind, name):
         if wanted:
             admin.alter_configs({resource: wanted}, validate_only=dry_run).check()
             print_line(f"{name}: {'would be changed' if dry_run else 'changed'}", as_json)

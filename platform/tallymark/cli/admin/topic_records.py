@@ -11,10 +11,11 @@ from tallymark.client.admin.records import END_OF_LOG
 from tallymark.client.admin.results import Results
 from tallymark.errors import TallymarkError, UserError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
+from tallymark.shell.absent import named_partitions
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.named import one_named
 from tallymark.shell.output import end, json_option, print_line, show
-from tallymark.shell.positions import parse_partitions, parse_time
+from tallymark.shell.positions import parse_time
 from tallymark.shell.target import cluster_options, take_target
 
 _TIME = "Delete what is older: 2026-01-31T12:00:00Z, or 7d for seven days ago."
@@ -46,7 +47,7 @@ def delete_records(
             "which messages?", "give one of --before-offset, --before-time and --everything"
         )
     with Admin(**take_target(options).client) as admin:
-        chosen = _chosen(admin, name, partitions)
+        chosen = named_partitions(admin, name, partitions)
         plan = _plan(admin, chosen, before_offset, before_time)
         starts = {
             at: one.offset or 0
@@ -69,15 +70,6 @@ def delete_records(
     if deleted.done:
         print_line(f"{name}: deleted in {len(deleted)} partitions", as_json)
     end(len(deleted), {**plan.errors, **deleted.errors})
-
-
-def _chosen(admin: Admin, name: str, partitions: str | None) -> list[TopicPartition]:
-    numbers = parse_partitions(partitions)
-    there = admin.partitions_of([name])
-    missing = sorted((numbers or set()) - {part for _, part in there})
-    if missing:
-        raise UserError(f"{name} has no partition {missing[0]}", f"it has {len(there)}")
-    return [at for at in there if numbers is None or at[1] in numbers]
 
 
 def _plan(

@@ -14,6 +14,7 @@ from tallymark.client.admin.topic_admin import CreatedTopic, NewTopic
 from tallymark.client.admin.topics import TopicDescription
 from tallymark.errors import KafkaError, UserError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark.shell.absent import absent, asking_about, explained
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.named import one_named, several_named
@@ -88,7 +89,7 @@ def create(
 def grow(name: str, partitions: int, dry_run: bool, yes: bool, **options: Any) -> None:
     """Give the topic NAME more partitions. Keys will go to other partitions than before."""
     what = f"grow {name} to {partitions} partitions, which cannot be undone"
-    with Admin(**take_target(options).client) as admin:
+    with Admin(**take_target(options).client) as admin, asking_about("topic", name):
         admin.create_partitions({name: partitions}, validate_only=True).check()
         if confirmed(what, dry_run=dry_run, yes=yes):
             admin.create_partitions({name: partitions}).check()
@@ -103,7 +104,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) -> 
     """Delete topics with all their messages."""
     with Admin(**take_target(options).client) as admin:
         known = admin.topics()
-        missing = [_no_topic(name) for name in names if name not in known]
+        missing = [absent("topic", name) for name in names if name not in known]
         there = [name for name in names if name in known]
         gone: Results[str, None] = Results()
         what = f"delete {', '.join(there)} with all messages"
@@ -124,7 +125,7 @@ def describe(names: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Print the partitions of topics: leader, epoch, replicas, first and next offset."""
     with Admin(**take_target(options).client) as admin:
         topics = admin.describe_topics(names)
-        missing = [_no_topic(name) for name in topics.errors]
+        missing = [explained("topic", name, error) for name, error in topics.errors.items()]
         if len(names) == 1 and missing:
             raise missing[0]
         rows = [row for topic in topics.done.values() for row in _partitions(admin, topic)]
@@ -190,7 +191,3 @@ def _created(made: Results[str, CreatedTopic], name: str, dry_run: bool) -> str:
             return "was there"
         raise
     return "would be created" if dry_run else "created"
-
-
-def _no_topic(name: str) -> UserError:
-    return UserError(f"there is no topic {name}", "see 'tallymark topics list'")

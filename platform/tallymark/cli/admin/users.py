@@ -11,6 +11,7 @@ from tallymark.errors import KafkaError, UserError
 from tallymark.net.sasl.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 from tallymark.net.sasl.scram import HASHES, MIN_ITERATIONS
 from tallymark.net.sasl.user_checks import check_iterations, check_user
+from tallymark.shell.absent import absent
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.output import json_option, print_line, show
 from tallymark.shell.passwords import password_option, read_password
@@ -95,7 +96,7 @@ def remove(
     with opened_store(options) as security:
         held = security.users().get(name)
         if held is None:
-            raise UserError(f"there is no user {name}", "see 'tallymark users list'")
+            raise absent("user", name)
         missing = [each for each in mechanisms if each not in held]
         if missing:
             raise UserError(f"{name} has no {missing[0]}", "see 'tallymark users list'")

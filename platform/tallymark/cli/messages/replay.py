@@ -58,17 +58,24 @@ def command(**options: Any) -> None:
 
     Exits with 0 when every message is acknowledged, also after Ctrl-C; 1 when one is not.
     """
-    tally = Tally()
+    tally, target, as_json = Tally(), options["target"], options["as_json"]
+    ended = False
     try:
         with stop_signals() as stop:
             _run(options, tally, stop)
+        ended = True
     finally:
-        if options["as_json"]:
-            counts = {"sent": tally.sent, "acknowledged": tally.acknowledged}
-            click.echo(json.dumps({"topic": options["target"], **counts, "failed": tally.failed}))
-        else:
-            click.echo(f"{tally.acknowledged} messages delivered to {options['target']}", err=True)
+        if ended or tally.sent:  # what fails before the first message has nothing to count
+            _print_counts(tally, target, as_json)
     tally.check()
+
+
+def _print_counts(tally: Tally, target: str, as_json: bool) -> None:
+    if as_json:
+        counts = {"sent": tally.sent, "acknowledged": tally.acknowledged}
+        click.echo(json.dumps({"topic": target, **counts, "failed": tally.failed}))
+    else:
+        click.echo(f"{tally.acknowledged} messages delivered to {target}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

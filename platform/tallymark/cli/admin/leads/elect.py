@@ -10,9 +10,9 @@ import click
 from tallymark.client.admin.admin import Admin
 from tallymark.errors import UserError
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.shell.absent import described_topics, named_partitions
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.output import end, json_option, print_line, show
-from tallymark.shell.positions import parse_partitions
 from tallymark.shell.target import cluster_options, take_target
 
 _UNCLEAN = "let replicas lead that lack records, which are lost then"
@@ -45,7 +45,7 @@ def command(
     with Admin(**take_target(options).client) as admin:
         chosen = without_leader(admin, topics) if unclean else not_preferred(admin, topics)
         if partitions is not None:
-            wanted = _named(admin, topics[0], partitions)
+            wanted = named_partitions(admin, topics[0], partitions)
             chosen = [key for key in chosen if key in wanted]
         if not chosen:
             needed = "have a leader" if unclean else "are led by the preferred leader"
@@ -80,18 +80,9 @@ def _leads(
     admin: Admin, topics: Sequence[str]
 ) -> list[tuple[TopicPartition, tuple[int, ...], tuple[int, ...]]]:
     """(partition, its leader if there is one, its replicas); the error of a topic that is not."""
-    described = admin.describe_topics(topics or None).check()
+    described = described_topics(admin, topics)
     return [
         ((topic.name, each.partition), (each.leader,) if each.leader >= 0 else (), each.replicas)
         for topic in described.values()
         for each in topic.partitions
     ]
-
-
-def _named(admin: Admin, topic: str, text: str) -> set[TopicPartition]:
-    there = [each.partition for each in admin.describe_topics([topic])[topic].partitions]
-    wanted = parse_partitions(text) or frozenset()
-    missing = sorted(set(wanted) - set(there))
-    if missing:
-        raise UserError(f"{topic} has no partition {missing[0]}", f"0 to {len(there) - 1}")
-    return {(topic, index) for index in wanted}

@@ -13,6 +13,7 @@ from tallymark.cli.admin.transactions.rows import DESCRIBED, LISTED, described, 
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.transactions.describing import TransactionFilter
 from tallymark.errors import UserError
+from tallymark.shell.absent import explained
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.output import end, json_option, show
 from tallymark.shell.target import cluster_options, take_target
@@ -78,10 +79,11 @@ def describe(ids: tuple[str, ...], as_json: bool, **options: Any) -> None:
             known, [(at, there.done.get(at)) for at in sorted(known.partitions)], now
         )
     ]
-    if len(ids) == 1 and found.errors:
-        found.check()
+    failed = [explained("transactional id", name, error) for name, error in found.errors.items()]
+    if len(ids) == 1 and failed:
+        raise failed[0]
     show(rows, DESCRIBED, as_json)
-    end(len(found), [*found.errors.values(), *there.errors.values()])
+    end(len(found), [*failed, *there.errors.values()])
 
 
 def open_for_ms(text: str | None) -> int | None:

@@ -10,11 +10,10 @@ from tallymark import clock
 from tallymark.cli.admin.transactions.rows import OPEN, PRODUCERS, opened, producer
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.transactions.hanging import Standing
-from tallymark.errors import UserError
 from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC, TopicPartition
+from tallymark.shell.absent import absent, described_topics, named_partitions
 from tallymark.shell.named import one_named, several_named
 from tallymark.shell.output import end, json_option, print_line, show
-from tallymark.shell.positions import parse_partitions
 from tallymark.shell.target import cluster_options, take_target
 
 
@@ -26,10 +25,8 @@ from tallymark.shell.target import cluster_options, take_target
 def producers(name: str, partitions: str | None, as_json: bool, **options: Any) -> None:
     """Print the producers that the partitions of a topic remember, with the first offsets of their
     open transactions."""
-    numbers = parse_partitions(partitions)
     with Admin(**take_target(options).client) as admin:
-        wanted = [at for at in admin.partitions_of([name]) if numbers is None or at[1] in numbers]
-        found = admin.describe_producers(wanted)
+        found = admin.describe_producers(named_partitions(admin, name, partitions))
     rows = [producer(at, one) for at, there in found.done.items() for one in there]
     show(rows, PRODUCERS, as_json)
     end(len(found), found.errors)
@@ -69,7 +66,7 @@ def find_hanging(
 
 
 def _partitions(admin: Admin, names: tuple[str, ...], broker: int | None) -> list[TopicPartition]:
-    described = admin.describe_topics(names or None).check()
+    described = described_topics(admin, names)
     found = [
         (topic.name, part.partition)
         for topic in described.values()
@@ -77,5 +74,5 @@ def _partitions(admin: Admin, names: tuple[str, ...], broker: int | None) -> lis
         if broker is None or part.leader == broker
     ]
     if broker is not None and broker not in admin.brokers():
-        raise UserError(f"there is no broker {broker}", "see 'tallymark cluster describe'")
+        raise absent("broker", broker)
     return sorted(at for at in found if at[0] != TRANSACTIONS_TOPIC)

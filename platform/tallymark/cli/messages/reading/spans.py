@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.errors import KafkaError, UserError
+from tallymark.errors import UserError
+from tallymark.shell.absent import asking_about
 from tallymark.shell.positions import Position
 
 
@@ -78,9 +79,5 @@ def matching_topics(consumer: SimpleConsumer, pattern: str) -> list[str]:
 
 
 def _offsets(consumer: SimpleConsumer, topic: str) -> tuple[dict[int, int], dict[int, int]]:
-    try:
+    with asking_about("topic", topic):
         return consumer.start_offsets(topic), consumer.end_offsets(topic)
-    except KafkaError as error:
-        if error.name != "UNKNOWN_TOPIC_OR_PARTITION":
-            raise
-        raise UserError(f"there is no topic {topic}", "see 'tallymark topics list'") from None
