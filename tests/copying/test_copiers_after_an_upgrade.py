@@ -15,7 +15,8 @@ from asked_cluster import wait_for
 from cluster_members import zookeeper_or_skip
 from commands import run_command
 from copied_cluster import SETTINGS, no_traceback
-from copy_story import SOURCE, TARGET, CopyStory, create_topics
+from copies_judged import SOURCE, TARGET
+from copy_story import CopyStory, create_topics
 from release_before import release_without_transactions
 from replicated_cluster import ReplicatedCluster
 

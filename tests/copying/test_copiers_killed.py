@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from broker_process import BrokerProcess
 from copied import transactions_of
-from copy_story import TARGET, Copied, CopyStory, create_topics, problems
+from copies_judged import SOURCE, TARGET, Copied, problems
+from copy_story import CopyStory, create_topics
 from left_open import leave_open
 from operations import Operation
 
@@ -40,11 +41,13 @@ def copied(numbers: list[int], transaction: str = "t", at: float = 2.0) -> list[
     return [Copied(offset, f"{number}|{transaction}", at) for offset, number in enumerate(numbers)]
 
 
-def journal(*lines: object) -> list[Operation]:
-    """One transaction at time 1 with the numbers 0 to 2 in each of two partitions, then ``lines``;
-    what stands behind the last one is torn."""
-    placed = {str(one): [[f"{n}|t", n] for n in range(3)] for one in range(2)}
-    texts = [json.dumps(line) for line in (["open", 1], ["ending", 1.0, 1, placed], *lines)]
+def journal(*lines: object, read: tuple[int, ...] = (0, 1, 2)) -> list[Operation]:
+    """One transaction at time 1 which copies the numbers 0 to 2 of each of two partitions, read at
+    these offsets; then ``lines``. What stands behind the last one is torn."""
+    source = {f"{SOURCE}-{one}": [[f"{n}", n] for n in read] for one in range(2)}
+    written = {f"{TARGET}-{one}": [[f"{n}|t", n] for n in range(3)] for one in range(2)}
+    asked = (["open", 1], ["ending", 1.0, 1, source, written])
+    texts = [json.dumps(line) for line in (*asked, *lines)]
     return transactions_of("copier", ["", *texts, '["commit'])
 
 
@@ -57,9 +60,9 @@ WELL = journal(["committed", 1.5, 1])
         ([0, 1, 3], "3 where 2 belongs"),
         ([0, 1, 1, 2], "1 where 2 belongs"),
         ([0, 1], "2 records"),
-        ([0, 1], "unseen: 0:2|t"),
+        ([0, 1], "unseen: output-0:2|t"),
         ([0, 2, 1], "2 where 1 belongs"),
-        ([0, 2, 1], "inconsistent-offsets: 0/1"),
+        ([0, 2, 1], "inconsistent-offsets: output-0/1"),
     ],
 )
 def test_what_is_wrong_is_said(numbers: list[int], problem: str) -> None:
@@ -86,3 +89,19 @@ def test_a_read_is_held_against_its_transaction(
     read = [copied([0, 1, 2], transaction, at), copied([0, 1, 2], transaction, at)]
     found = problems(read, 6, asked)
     assert any(problem in line for line in found) if problem else not found, found
+
+
+@pytest.mark.parametrize(
+    ("read", "problem"),
+    [
+        ((0, 2, 1), "int-nonmonotonic-poll"),
+        ((0, 1), "unseen: input-0:2"),
+        ((0, 1, 2, 7), "aborted-read: input-0:7"),  # which was not published
+    ],
+)
+def test_what_a_transaction_has_read_is_judged(read: tuple[int, ...], problem: str) -> None:
+    """A journal had what was written only, so copiers could have read anything."""
+    found = problems(
+        [copied([0, 1, 2]), copied([0, 1, 2])], 6, journal(["committed", 1.5, 1], read=read)
+    )
+    assert any(problem in line for line in found), found

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pytest
 from copied_cluster import copied_cluster
-from copy_story import COUNT, SOURCE, TARGET, CopyStory
+from copies_judged import SOURCE, TARGET
+from copy_story import COUNT, CopyStory
 from powered_broker import Machine, lose_power_of
 from replicated_cluster import ReplicatedCluster
 

@@ -5,6 +5,7 @@ input, no record twice, in order, also as a committed reader sees it meanwhile."
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 from broker_process import BrokerProcess
 from copied_cluster import SETTINGS, copied_cluster, no_traceback
-from copy_story import COUNT, TARGET, CopyStory, Hijacker, create_topics
+from copies_judged import CIRCLE, TARGET
+from copy_story import COUNT, CircleStory, CopyStory, Hijacker, create_topics
 from left_open import leave_open
 
 from tallymark import Producer
@@ -28,6 +30,7 @@ FAULTS = ("kill", "bounce", "pause")
 PROTOCOLS = (1, 2)
 PAUSED_SECONDS = 4
 """Longer than the sessions of copiers and brokers: others take over, and it comes back a zombie."""
+HOPS = 10
 Victim = Any
 """A BrokerProcess or a CopierProcess: both are started, killed, stopped, paused and resumed."""
 
@@ -86,6 +89,21 @@ def test_three_brokers(tmp_path: Path, which: str, fault: str, protocol: int) ->
 
         with CopyStory(tmp_path, cluster.addresses, COUNT, protocol=protocol) as story:
             run(story, fault, victim)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_in_a_circle(tmp_path: Path, fault: str, protocol: int) -> None:
+    """Both copy a topic to itself, so what each reads is the other's: broker and copiers in turn
+    are harmed. No transaction may read what is written by one that has read from it (G1c)."""
+    with BrokerProcess(tmp_path, **SETTINGS) as broker:
+        create_topics(broker.address, 1, CIRCLE)
+        with CircleStory(
+            tmp_path, broker.address, COUNT // 50, HOPS, protocol=protocol, max_records=25
+        ) as story:
+            victims: itertools.cycle[Victim] = itertools.cycle((broker, *story.copiers))
+            run(story, fault, lambda: next(victims))
+        no_traceback(broker)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 OFFSETS: Final = "__consumer_offsets"
 MORE: Final = 10
 """How much further a client must be to have gone on."""
-SECONDS: Final = 150
+SECONDS: Final = 420
 
 
 def has_coordinator(admin: Admin) -> bool:

@@ -69,8 +69,8 @@ def aborted_read(known: KnownHistory) -> Iterator[str]:
 
 
 def precommitted_read(known: KnownHistory) -> Iterator[str]:
-    """A value was read in an operation that ended before its commit was asked for. Only operations
-    with times say anything (``at``, ``commit_asked``)."""
+    """A value was read in an operation that ended, or asked for its own commit, before the commit
+    of what it read was asked for. Only operations with times say anything."""
     asked = {
         step.value: operation.commit_asked
         for operation in known.operations
@@ -78,10 +78,12 @@ def precommitted_read(known: KnownHistory) -> Iterator[str]:
         if isinstance(step, Send) and operation.commit_asked is not None
     }
     for operation in known.operations:
+        # A transaction has read everything before it asks for its commit.
+        read_by = operation.at if operation.commit_asked is None else operation.commit_asked
+        if read_by is None:
+            continue
         for step in operation.steps:
-            if not isinstance(step, Poll | Read) or operation.at is None:
-                continue
-            if operation.at < asked.get(step.value, operation.at):
+            if isinstance(step, Poll | Read) and read_by < asked.get(step.value, read_by):
                 yield f"{operation.process} read {step.value} before its commit was asked for"
 
 

@@ -42,7 +42,7 @@ class Poll:
 @dataclass(frozen=True, slots=True)
 class Read:
     """What a transaction has written says that it has read this value; where is not noted. So a
-    copier reads: its copies name what they were made of."""
+    simulated copier reads: its copies name what they were made of."""
 
     value: str
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from broker_process import BrokerProcess
 from cluster_members import zookeeper_or_skip
-from copy_story import SOURCE, TARGET, create_topics
+from copies_judged import SOURCE, TARGET
+from copy_story import create_topics
 from replicated_cluster import ReplicatedCluster
 
 from tallymark import Admin

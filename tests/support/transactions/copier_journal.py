@@ -4,12 +4,15 @@ A file of lines, each JSON. A process that starts ends the line that the one bef
 torn, and begins with an empty one::
 
     ["open", NUMBER]
-    ["ending", AT, NUMBER, {PARTITION: [[VALUE, OFFSET or null], ...]}]
-                                                            before the commit is asked for
+    ["ending", AT, NUMBER, READ, WRITTEN]                   before the commit is asked for
     ["committed" | "aborted" | "in doubt", AT, NUMBER]
 
-AT is the monotonic clock, which is the same in all processes of a machine. A value is
-``TEXT|TRANSACTION``, so each attempt to copy a text is a value of its own.
+    READ, WRITTEN    {"TOPIC-PARTITION": [[VALUE, OFFSET], ...]}, in order; the offset of what was
+                     written is null where it is not known
+
+AT is the monotonic clock, which is the same in all processes of a machine. What is written is
+``TEXT|TRANSACTION``, so each attempt to copy a text is a value of its own; what is read may be from
+elsewhere, without a transaction.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from typing import Any, Final
 from tallymark.client.producing.batches.tally import BatchTally
 from tallymark.client.producing.interceptors.producer_interceptor import ProducerContext
 from tallymark.client.producing.interceptors.transaction_stage import TransactionStage
+from tallymark.client.reading.message import Message
 
 _ENDS: Final = {
     TransactionStage.COMMITTED: "committed",
@@ -34,21 +38,29 @@ _ENDS: Final = {
 
 
 class CopierJournal:
-    """Of one producer, whose interceptor it is. ``path`` is appended to; :meth:`value` is called
-    for each record by the thread that copies, which calls nothing else meanwhile."""
+    """Of one producer, whose interceptor it is. ``path`` is appended to; :meth:`read` and
+    :meth:`value` are called for each record by the thread that copies, which calls nothing else
+    meanwhile."""
 
     def __init__(self, path: Path, process: str) -> None:
         self._process = process
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._number = 0
-        self._sent: dict[int, list[str]] = defaultdict(list)
-        self._offsets: dict[int, list[int]] = defaultdict(list)
+        self._read: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        self._sent: dict[str, list[str]] = defaultdict(list)
+        self._offsets: dict[str, list[int]] = defaultdict(list)
         os.write(self._file, b"\n\n")
 
-    def value(self, partition: int, text: bytes) -> bytes:
+    def read(self, message: Message) -> str:
+        """The transaction that is open has read this message. Returns its text."""
+        value = bytes(message.value or b"").decode()
+        self._read[_place(message.topic, message.partition)].append((value, message.offset))
+        return value.partition("|")[0]
+
+    def value(self, topic: str, partition: int, text: str) -> bytes:
         """What is written for this text in the transaction that is open."""
-        value = f"{text.decode()}|{self._process}.{self._number}"
-        self._sent[partition].append(value)
+        value = f"{text}|{self._process}.{self._number}"
+        self._sent[_place(topic, partition)].append(value)
         return value.encode()
 
     def close(self) -> None:
@@ -59,16 +71,18 @@ class CopierJournal:
         """See :mod:`tallymark.client.producing.interceptors.producer_interceptor`."""
         if stage is TransactionStage.OPEN:
             self._number += 1
+            self._read.clear()
             self._sent.clear()
             self._offsets.clear()
             self._write("open", self._number)
         elif stage is TransactionStage.ENDING:
-            self._write("ending", time.monotonic(), self._number, self._placed())
+            self._write("ending", time.monotonic(), self._number, self._read, self._written())
         else:
             self._write(_ENDS[stage], time.monotonic(), self._number)
 
     def on_acknowledged(self, batch: BatchTally, base_offset: int) -> None:
-        self._offsets[batch.partition] += range(base_offset, base_offset + batch.count)
+        place = _place(batch.topic, batch.partition)
+        self._offsets[place] += range(base_offset, base_offset + batch.count)
 
     def attach(self, context: ProducerContext) -> None: ...
     def on_send(self, batch: BatchTally) -> None: ...
@@ -77,15 +91,19 @@ class CopierJournal:
     def on_tick(self, now_ms: int, oldest_pending_ms: int | None) -> None: ...
     def on_close(self, now_ms: int) -> None: ...
 
-    def _placed(self) -> dict[int, list[tuple[str, int | None]]]:
+    def _written(self) -> dict[str, list[tuple[str, int | None]]]:
         """Each value with its offset, where all of its partition were acknowledged, in order."""
-        placed: dict[int, list[tuple[str, int | None]]] = {}
-        for partition, values in self._sent.items():
-            offsets: Sequence[int | None] = self._offsets[partition]
+        written: dict[str, list[tuple[str, int | None]]] = {}
+        for place, values in self._sent.items():
+            offsets: Sequence[int | None] = self._offsets[place]
             if len(offsets) != len(values):
                 offsets = [None] * len(values)
-            placed[partition] = list(zip(values, offsets, strict=True))
-        return placed
+            written[place] = list(zip(values, offsets, strict=True))
+        return written
 
     def _write(self, *line: Any) -> None:
         os.write(self._file, json.dumps(line).encode() + b"\n")
+
+
+def _place(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from circling import further
 from copier_journal import CopierJournal
 from older_protocol import use_the_older_protocol
 
@@ -35,7 +36,8 @@ _START_SECONDS: Final = 120
 
 class CopierProcess:
     """``name`` is its transactional id, ``protocol`` 1 or 2, ``aborts`` the part of its
-    transactions that it aborts by itself."""
+    transactions that it aborts by itself. ``hops``: texts are those of :mod:`circling`, which it
+    copies to the other partition until they have gone so far; without, it copies what is there."""
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class CopierProcess:
         protocol: int = 2,
         max_records: int = 750,
         aborts: float = 0.0,
+        hops: int = 0,
     ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
@@ -61,6 +64,7 @@ class CopierProcess:
             "protocol": protocol,
             "max_records": max_records,
             "aborts": aborts,
+            "hops": hops,
         }
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -134,8 +138,13 @@ def _copy(options: dict[str, Any], journal: CopierJournal, stop: threading.Event
     def transform(message: Message) -> Iterable[OutgoingRecord]:
         if random.random() < chance:
             raise TransactionAbortableError(options["name"], "aborted for the test")
-        value = journal.value(message.partition, bytes(message.value or b""))
-        return [OutgoingRecord(options["target"], value, None, message.partition)]
+        text, partition, hops = journal.read(message), message.partition, options["hops"]
+        copy = further(text, partition, hops) if hops else (text, partition)
+        if copy is None:
+            return []
+        text, partition = copy
+        value = journal.value(options["target"], partition, text)
+        return [OutgoingRecord(options["target"], value, None, partition)]
 
     with (
         ConsumerConnector(

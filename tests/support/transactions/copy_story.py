@@ -1,9 +1,6 @@
-"""Two copiers at work between two topics, what is done to them, and whether output = input.
-
-Values are the numbers of each partition, 0 to n - 1, so what a committed reader sees of a partition
-must be these numbers in order: a missing, doubled, aborted or exchanged record is seen at once.
-Each number is written with the name of its transaction, and both copiers keep a journal, so
-Jepsen's checks run over their transactions and what was read (:mod:`copier_journal`).
+"""Two copiers at work between two topics, what is done to them, and whether output = input
+(:mod:`copies_judged`). Both keep a journal of what they read and wrote (:mod:`copier_journal`). In
+:class:`CircleStory` the topics are one.
 """
 
 from __future__ import annotations
@@ -15,13 +12,21 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, Self
 
-from checks import anomalies
-from copied import never_asked, transactions_of
+from circling import PARTITIONS, first
+from copied import transactions_of
 from copier_process import CopierProcess
+from copies_judged import (
+    CIRCLE,
+    SOURCE,
+    TARGET,
+    Copied,
+    circle_problems,
+    problems,
+)
 from eventually import eventually
-from operations import Ended, Operation, Poll
+from operations import Operation
 
 from tallymark import Admin, Producer, SimpleConsumer
 from tallymark.client.admin.transactions.finding import OpenTransactions
@@ -29,34 +34,19 @@ from tallymark.errors import ConnectError, KafkaError, TallymarkError, TimedOutE
 from tallymark.protocol.topic_partition import OFFSETS_TOPIC
 from tallymark.transactions.transaction import IDLE, NAMES
 
-PARTITIONS: Final = 2
-SOURCE: Final = "input"
-TARGET: Final = "output"
 COUNT: Final = int(os.environ.get("COPIED_RECORDS", "100000"))
 """How many records the long tests copy."""
 SECONDS: Final = 300
 ENDED: Final = {NAMES[state] for state in IDLE}
 
 
-class Copied(NamedTuple):
-    """A record of the output, and when it was read, by the monotonic clock."""
-
-    offset: int
-    value: str
-    at: float
-
-    @property
-    def number(self) -> int:
-        """What of the input it is."""
-        return int(self.value.partition("|")[0])
-
-
 class CommittedReader(threading.Thread):
     """Reads what is committed to the output while it is written. ``read`` are the records of each
     partition."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, topic: str = TARGET) -> None:
         super().__init__(name="committed reader", daemon=True)
+        self.topic = topic
         self.read: list[list[Copied]] = [[] for _ in range(PARTITIONS)]
         self._servers = servers
         self._enough = threading.Event()
@@ -94,7 +84,7 @@ class CommittedReader(threading.Thread):
             self._error = error
 
     def _fetch(self, consumer: SimpleConsumer, partition: int, positions: list[int]) -> None:
-        fetched = consumer.fetch(TARGET, partition, positions[partition], max_wait_ms=50)
+        fetched = consumer.fetch(self.topic, partition, positions[partition], max_wait_ms=50)
         now = time.monotonic()
         self.read[partition] += [
             Copied(m.offset, bytes(m.value or b"").decode(), now) for m in fetched.records()
@@ -116,20 +106,24 @@ class CopyStory:
         max_records: int = 750,
         aborts: float = 0.0,
         at_once: bool = True,
+        source: str = SOURCE,
+        target: str = TARGET,
+        hops: int = 0,
     ) -> None:
         self.servers = servers
         self.count = count
-        self.reader = CommittedReader(servers)
+        self.reader = CommittedReader(servers, target)
         self.copiers = [
             CopierProcess(
                 folder,
                 f"copier-{number}",
                 servers,
-                source=SOURCE,
-                target=TARGET,
+                source=source,
+                target=target,
                 protocol=protocol,
                 max_records=max_records,
                 aborts=aborts,
+                hops=hops,
             )
             for number in range(2)
         ]
@@ -151,9 +145,7 @@ class CopyStory:
 
     def publish(self, pause: float = 0.0) -> None:
         """All messages, with a pause of so many seconds behind every 20."""
-        with Producer(
-            bootstrap_servers=self.servers, audit=False, linger_ms=20, retry_backoff_ms=20
-        ) as producer:
+        with plain_producer(self.servers) as producer:
             for number in range(self.count // PARTITIONS):
                 for partition in range(PARTITIONS):
                     producer.send(SOURCE, b"%d" % number, partition=partition)
@@ -189,13 +181,17 @@ class CopyStory:
             for copier in self.copiers
             for operation in transactions_of(copier.name, _lines(copier.journal))
         ]
-        found = problems(self.reader.read, self.count, journals)
+        found = self.problems(journals)
         assert not found, "\n".join(found)
-        nothing_hangs(self.servers)
-        again = CommittedReader(self.servers)
+        nothing_hangs(self.servers, self.reader.topic)
+        again = CommittedReader(self.servers, self.reader.topic)
         again.start()
         self.await_all(again)
         assert _places(again) == _places(self.reader)
+
+    def problems(self, journals: Sequence[Operation]) -> list[str]:
+        """What is wrong, see :func:`problems`."""
+        return problems(self.reader.read, self.count, journals)
 
     def await_all(self, reader: CommittedReader) -> None:
         """Until another reader has read as much."""
@@ -206,30 +202,39 @@ class CopyStory:
         reader.finish()
 
 
-def problems(
-    read: Sequence[Sequence[Copied]], count: int, copied: Sequence[Operation]
-) -> list[str]:
-    """Where the output is not the input: by number, and by Jepsen's checks of what was read and of
-    the copiers' transactions."""
-    found: list[str] = []
-    for partition, records in enumerate(read):
-        for at, record in enumerate(records):
-            if record.number != at:
-                found.append(f"{TARGET}-{partition}: {record.number} where {at} belongs")
-                break
-        if len(records) != count // PARTITIONS:
-            found.append(f"{TARGET}-{partition}: {len(records)} records")
-    polls = [
-        (Poll(str(partition), one.offset, f"{partition}:{one.value}"), one.at)
-        for partition, records in enumerate(read)
-        for one in records
-    ]
-    history = [
-        *copied,
-        never_asked(copied, ((poll.key, poll.value) for poll, _ in polls)),
-        *(Operation("reader", Ended.OK, (poll,), at=at) for poll, at in polls),
-    ]
-    return found + [f"{one.name}: {one.text}" for one in anomalies(history)[:20]]
+class CircleStory(CopyStory):
+    """``published`` numbers go ``hops`` times through two copiers, from :data:`CIRCLE` to itself:
+    the transactions of each read what the other's have written (:mod:`circling`)."""
+
+    def __init__(
+        self, folder: Path, servers: str, published: int, hops: int, *, protocol: int, **more: Any
+    ) -> None:
+        count = published * (hops + 1)
+        super().__init__(
+            folder,
+            servers,
+            count,
+            protocol=protocol,
+            source=CIRCLE,
+            target=CIRCLE,
+            hops=hops,
+            **more,
+        )
+        self._published = published
+        self._hops = hops
+
+    def publish(self, pause: float = 0.0) -> None:
+        with plain_producer(self.servers) as producer:
+            for number in range(self._published):
+                producer.send(CIRCLE, first(number).encode(), partition=number % PARTITIONS)
+
+    def problems(self, journals: Sequence[Operation]) -> list[str]:
+        return circle_problems(self.reader.read, self._published, self._hops, journals)
+
+
+def plain_producer(servers: str) -> Producer:
+    """One without transactions."""
+    return Producer(bootstrap_servers=servers, audit=False, linger_ms=20, retry_backoff_ms=20)
 
 
 def _places(reader: CommittedReader) -> list[list[tuple[int, str]]]:
@@ -269,14 +274,14 @@ class Hijacker(threading.Thread):
             self.taken += 1
 
 
-def nothing_hangs(servers: str) -> None:
-    """Until every transaction is ended at its coordinator, and no partition has one open: what died
-    is aborted when its time is up."""
+def nothing_hangs(servers: str, topic: str = TARGET) -> None:
+    """Until every transaction is ended at its coordinator, and no partition of ``topic`` or of the
+    groups' offsets has one open: what died is aborted when its time is up."""
 
     def all_ended() -> bool:
         with contextlib.suppress(KafkaError, ConnectError, TimedOutError):
             listed = admin.list_transactions()
-            found = admin.open_transactions(admin.partitions_of((TARGET, OFFSETS_TOPIC)))
+            found = admin.open_transactions(admin.partitions_of((topic, OFFSETS_TOPIC)))
             known = {one.state for one in listed.transactions.values()}
             return not listed.errors and known <= ENDED and found == OpenTransactions()
         return False
@@ -285,9 +290,9 @@ def nothing_hangs(servers: str) -> None:
         eventually(all_ended, what="no transaction is open")
 
 
-def create_topics(servers: str, replicas: int) -> None:
-    """Input and output."""
+def create_topics(servers: str, replicas: int, *topics: str) -> None:
+    """Input and output, or ``topics``."""
     least = {"min.insync.replicas": str(min(2, replicas))}
     with Admin(bootstrap_servers=servers) as admin:
-        for topic in (SOURCE, TARGET):
+        for topic in topics or (SOURCE, TARGET):
             admin.create_topic(topic, PARTITIONS, least, replication_factor=replicas)
