@@ -4,6 +4,7 @@ others; in a thread in slices, so that the thread does not delay the event loop.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final, TypeVar
 
@@ -12,8 +13,8 @@ _TURN: Final = 50
 SLICE_SECONDS: Final = 0.003
 """How long a thread works without a pause. The interpreter takes its lock from it for the event
 loop after 5 ms only, and only between two of its own instructions."""
-PAUSE_SECONDS: Final = 0.0002
-"""Enough for the event loop, if it waits, to get the interpreter's lock."""
+LONGEST_PAUSE: Final = 1.0
+"""For how many seconds a thread waits for a turn of the event loop; a stopped one has none."""
 
 
 async def in_turns(items: Iterable[T], turn: int = _TURN) -> AsyncIterator[T]:
@@ -25,9 +26,10 @@ async def in_turns(items: Iterable[T], turn: int = _TURN) -> AsyncIterator[T]:
 
 
 class Slices:
-    """Pauses a thread whose slice is over by ``clock`` (seconds); ``pause`` sleeps for so many."""
+    """Ends a thread's slice by ``clock`` (seconds): calls ``pause``, which returns when others had
+    their turn."""
 
-    def __init__(self, clock: Callable[[], float], pause: Callable[[float], None]) -> None:
+    def __init__(self, clock: Callable[[], float], pause: Callable[[], object]) -> None:
         self._clock = clock
         self._pause = pause
         self._end = clock() + SLICE_SECONDS
@@ -35,5 +37,21 @@ class Slices:
     def look(self) -> None:
         """To be called after each small part of the work."""
         if self._clock() >= self._end:
-            self._pause(PAUSE_SECONDS)
+            self._pause()
             self._end = self._clock() + SLICE_SECONDS
+
+
+def turn_of(
+    loop: asyncio.AbstractEventLoop, longest: float | None = LONGEST_PAUSE
+) -> Callable[[], object]:
+    """For a thread: waits until ``loop`` has run what it had to run, at most ``longest`` seconds. A
+    sleep would not do: on a busy machine the thread wakes before the loop does, however long it
+    sleeps, and takes the interpreter's lock again."""
+    turn = threading.Event()
+
+    def pause() -> None:
+        turn.clear()
+        loop.call_soon_threadsafe(turn.set)
+        turn.wait(longest)
+
+    return pause

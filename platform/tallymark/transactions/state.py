@@ -8,9 +8,10 @@ many objects would be visited by each full garbage collection, which holds the e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from tallymark.transactions.idle_ids import IdleIds
 from tallymark.transactions.records import (
     TransactionRecord,
     decode_key,
@@ -29,8 +30,8 @@ class TransactionsState:
 
     counts: Counter[State] = field(default_factory=Counter[State])
     _busy: dict[str, Transaction] = field(default_factory=dict[str, Transaction])
-    _idle: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """The value of the last record; an id is in one of the two."""
+    _idle: IdleIds = field(default_factory=IdleIds)
+    """An id is in one of the two."""
 
     def replay(self, record: TransactionRecord) -> None:
         """Apply one record, in log order. Raises CorruptRecordError and then changes nothing."""
@@ -44,7 +45,7 @@ class TransactionsState:
             return
         self.counts[stored.state] += 1
         if stored.state in IDLE:
-            self._idle[transactional_id] = bytes(value)
+            self._idle.put(transactional_id, bytes(value))
         else:
             self._busy[transactional_id] = stored
 
@@ -52,7 +53,7 @@ class TransactionsState:
         busy = self._busy.pop(transactional_id, None)
         if busy is not None:
             self.counts[busy.state] -= 1
-        idle = self._idle.pop(transactional_id, None)
+        idle = self._idle.pop(transactional_id)
         if idle is not None:
             self.counts[state_in(idle)] -= 1
 
@@ -69,16 +70,15 @@ class TransactionsState:
         return tuple(self._busy.values())
 
     def __iter__(self) -> Iterator[Transaction]:
-        """As they are now: also while records are replayed meanwhile."""
-        return self._each(self.busy, tuple(self._idle.items()))
+        """All that are there now, each as it is when its turn comes: records may be replayed
+        meanwhile."""
+        return self._each((*self._busy, *self._idle))
 
-    @staticmethod
-    def _each(
-        busy: Iterable[Transaction], idle: Iterable[tuple[str, bytes]]
-    ) -> Iterator[Transaction]:
-        yield from busy
-        for transactional_id, value in idle:
-            yield decode_value(transactional_id, value)
+    def _each(self, ids: Sequence[str]) -> Iterator[Transaction]:
+        for each in ids:
+            stored = self.get(each)
+            if stored is not None:
+                yield stored
 
     def __len__(self) -> int:
         return len(self._busy) + len(self._idle)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -19,7 +18,7 @@ from tallymark.broker.coordinators.replayed import ReplayedState
 from tallymark.broker.coordinators.state_log import Replays, replay_log
 from tallymark.broker.metrics.counters import CoordinatorMetrics
 from tallymark.broker.partitions.partition import Partition
-from tallymark.broker.yielding import Slices
+from tallymark.broker.yielding import Slices, turn_of
 from tallymark.errors import KafkaError
 from tallymark.protocol.coordinator_partition import coordinator_partition
 
@@ -92,13 +91,14 @@ class Shards(Generic[T, S]):
 
     async def _load(self, loading: _Loading[T]) -> None:
         partition, index = loading.partition, loading.partition.index
-        clock = asyncio.get_running_loop().time
+        loop = asyncio.get_running_loop()
+        clock = loop.time
         began = clock()
 
         def wanted() -> bool:
             return self._loading.get(index) is loading
 
-        look = Slices(clock, time.sleep).look
+        look = Slices(clock, turn_of(loop)).look
         state = await asyncio.to_thread(replay_log, partition.log, self._empty(), wanted, look)
         if not wanted():
             return

@@ -14,7 +14,7 @@ from tallymark.log.producers.state import next_sequence
 from tallymark.protocol.records.batch import Batch, encode_batch, split_batches
 from tallymark.protocol.records.markers import marker_of
 
-_READ_BYTES: Final = 64 * 1024
+_READ_BYTES: Final = 32 * 1024
 _BATCH_BYTES: Final = 256 * 1024
 """Records of one decision go into batches of about this size, well below the limit of a batch."""
 _RECORD_OVERHEAD: Final = 40
@@ -133,13 +133,14 @@ def replay_log(
     and left out.
 
     Runs in a thread. It ends early when ``wanted`` says that the lead is lost: another broker's
-    records may be in the log by then. ``look`` is called after each record
+    records may be in the log by then. ``look`` is called after each read and record
     (:meth:`~tallymark.broker.yielding.Slices.look`).
     """
     at = source.start_offset
     while at < source.end_offset and wanted():
         found = source.read(at, _READ_BYTES)
         batches = split_batches(found.read())
+        look()
         for batch in batches:
             _replay_batch(state, batch, look)
         following = batches[-1].header.next_offset if batches else found.next_offset
