@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tallymark.cli.messages.consume import _print
+from tallymark.cli.messages.reading.avro_hint import AvroHint
+from tallymark.cli.messages.reading.records import Shown
 
 MAIN = "from tallymark.cli.main import main; main()"
 FULL = Path("/dev/full")
@@ -32,6 +38,29 @@ def test_a_reader_that_goes_away_is_no_failure(arguments: str) -> None:
     error: click takes a broken pipe for a failure, and only ``consume`` was kept from it."""
     told = shell(f"{{ sleep 0.2; t {arguments}; echo code $? >&2; }} | true")
     assert told.stderr == "code 0\n"
+
+
+def test_a_command_that_waits_for_messages_ends_with_its_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``tallymark consume clicks | head -1`` printed its line and never ended: only a write shows
+    that the reader has gone, and no further message came."""
+    reading, writing = os.pipe()
+    with io.TextIOWrapper(os.fdopen(writing, "wb")) as output:
+        monkeypatch.setattr(sys, "stdout", output)
+
+        def messages() -> Iterator[Shown | None]:
+            yield Shown("t", 0, 0, 0, None, b"a", ())
+            yield None
+            assert os.read(reading, 100) == b"a\n"
+            os.close(reading)
+            yield None
+            pytest.fail("it waited for the next message")
+
+        shown = _print(
+            messages(), lambda one: bytes(one.value or b"") + b"\n", AvroHint(wanted=False)
+        )
+    assert shown == 1
 
 
 def test_the_code_of_a_failure_stays_where_nobody_reads_it() -> None:

@@ -33,6 +33,15 @@ def noticing_readers() -> Iterator[None]:
         raise ReaderGone from error
 
 
+def output_is_read() -> bool:
+    """Whether there is a reader of standard output, as long as can be known: for a command that
+    waits and writes nothing meanwhile, so that no write fails."""
+    try:
+        return not _nobody_reads(sys.stdout.fileno())
+    except OSError:  # of a test: no file of the operating system
+        return True
+
+
 def drop_output() -> None:
     """Let all further output go nowhere, what Python still holds of it included."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -31,7 +31,7 @@ from tallymark.deployment import load
 from tallymark.errors import UserError
 from tallymark.processes.process import stop_signals
 from tallymark.shell.named import several_named
-from tallymark.shell.std_streams import drop_output
+from tallymark.shell.std_streams import drop_output, output_is_read
 from tallymark.shell.target import cluster_options, take_target
 from tallymark.untrusted import escaped_bytes
 
@@ -83,6 +83,9 @@ def _print(messages: Iterable[Shown | None], show: Callable[[Shown], bytes], hin
         for message in messages:
             if message is None:  # a pause, or the end of what came at once
                 out.flush()
+                if not output_is_read():
+                    drop_output()
+                    break
                 continue
             hint.look_at(message)
             out.write(shown(show(message)))
