@@ -59,6 +59,23 @@ def test_how_commands_end(
     assert "Traceback" not in output.err
 
 
+def test_bytes_that_are_no_text_are_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``tallymark schema register $'\\xff' click.avsc`` (a name in Latin-1) was "unexpected
+    UnicodeEncodeError ... this is a bug", with code 70."""
+
+    @click.command("status")
+    @click.argument("name")
+    def encoding(name: str) -> None:
+        (name if name != "typed" else "not \udcfc typed").encode()
+
+    monkeypatch.setattr(cli, "_load", lambda name, target: encoding)
+    assert run(monkeypatch, "status", "gr\udcfc\udcdfe") == 1
+    assert r"'gr\udcfc\udcdfe' is not text in UTF-8; type it in UTF-8" in capsys.readouterr().err
+    assert run(monkeypatch, "status", "typed") == 70, "that is a bug of ours"
+
+
 def test_help_needs_no_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

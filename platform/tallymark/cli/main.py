@@ -138,6 +138,9 @@ def main() -> None:
         name = f"{error.filename}: " if error.filename else "reading or writing failed: "
         _fail(f"{name}{error.strerror or error}; see what it reads and where its output goes", 1)
     except Exception as error:
+        if isinstance(error, UnicodeEncodeError) and error.object in "\n".join(sys.argv):
+            # Bytes of an argument that are no text in this locale; a path may have them.
+            _fail(f"{error.object!r} is not text in UTF-8; type it in UTF-8, or see LC_ALL", 1)
         _fail(
             f"unexpected {type(error).__name__}: {error}; this is a bug, "
             "TALLYMARK_DEBUG=1 shows where",

@@ -68,6 +68,14 @@ def test_there_and_back(broker: ScriptedBroker, name: str) -> None:
     assert sorted(path.name for path in Path().iterdir()) == [name]
 
 
+def test_an_export_does_not_go_to_standard_output(broker: ScriptedBroker) -> None:
+    """``tallymark export t - | head`` wrote a file that is called ``-``: other commands mean
+    standard output by that."""
+    with pytest.raises(UserError, match="an export is a file, not standard output; name a file"):
+        exported(broker, "t", "-")
+    assert not Path("-").exists()
+
+
 @FORMATS
 def test_a_part_of_an_empty_topic(broker: ScriptedBroker, name: str) -> None:
     told = json.loads(exported(broker, "empty", name, "--partitions", "1", "--json"))

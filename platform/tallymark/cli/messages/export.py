@@ -42,6 +42,8 @@ def command(**options: Any) -> None:
     Exits with 0 when the file is whole, 130 after Ctrl-C, 1 when it failed.
     """
     topic, as_json = options["topic"], options["as_json"]
+    if str(options["file"]) == "-":
+        raise UserError("an export is a file, not standard output", "name a file")
     asked = take_range(options, start=BEGINNING, end=END)
     export = Export(options["file"], format_of(options["file"], options["form"]))
     with (
