@@ -26,6 +26,10 @@ def test_they_are_a_dict_in_another_order(steps: list[tuple[str, bytes | None]])
     assert {each: ids.get(each) for each in ids} == model
     assert sorted(ids) == sorted(model)
     assert len(ids) == len(model)
+    again = IdleIds()
+    for each, value in sorted(model.items()):
+        again.put(each, value)
+    assert again == ids
 
 
 def test_no_part_of_100_000_ids_is_so_large_that_its_growth_holds_the_event_loop() -> None:
