@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tallymark_audit.judge.findings import (
     Findings,
@@ -57,7 +57,8 @@ class CellVerdict:
     of the missing ones upstream had deleted (``expired``). ``repeated`` are the sequences of which
     there are more than upstream, at each level one copy more
     (:mod:`tallymark_audit.model.repeats`); ``copies`` is where these lie. Both are empty where only
-    their number is known. ``corrupt`` are numbers of blocks: block 0 is sequences 0 to 1,023."""
+    their number is known. ``corrupt`` are numbers of blocks: block 0 is sequences 0 to 1,023.
+    ``waits``: see :class:`~tallymark_audit.judge.findings.CellState`; it is not stored."""
 
     key: CellKey
     state: State
@@ -74,6 +75,7 @@ class CellVerdict:
     explanations: tuple[Explanation, ...] = ()
     corrupt: tuple[int, ...] = ()
     reason: str = ""
+    waits: State | None = field(default=None, compare=False)
 
     @property
     def expired(self) -> RangeSet:
@@ -108,7 +110,7 @@ def _judge_overflow(
         partition=facts.key.partition,
         stamped=False,
     )
-    state, reason = state_of(
+    state, reason, waits = state_of(
         readiness, None, findings, facts.key.window + readiness.clock.window_ms
     )
     return CellVerdict(
@@ -118,6 +120,7 @@ def _judge_overflow(
         observed=observed,
         unclaimed_count=strangers,
         reason=reason,
+        waits=waits,
     )
 
 
@@ -137,7 +140,7 @@ def _judge_named(
     if edge.uncommitted:
         unclaimed = unclaimed - claim.aborted
     corrupt = _corrupt(claim, seen, claimed)
-    state, reason = state_of(
+    state, reason, waits = state_of(
         readiness,
         readiness.reporters.get(facts.key.instance),
         Findings(
@@ -174,6 +177,7 @@ def _judge_named(
         explanations=(*excused, Explanation(EXPIRED, expired)) if expired else excused,
         corrupt=corrupt,
         reason=reason,
+        waits=waits,
     )
 
 
@@ -192,7 +196,7 @@ def _judge_nameless(
     if weighed.same and not weighed.excused:
         corrupt = tuple(sorted({*corrupt, *_differing(claim.blocks, seen.blocks)}))
     pending = told.accepted - told.acknowledged - told.failed - told.in_doubt
-    state, reason = state_of(
+    state, reason, waits = state_of(
         readiness,
         readiness.reporters.get(facts.key.instance),
         Findings(
@@ -224,6 +228,7 @@ def _judge_nameless(
         copies=seen.copies if weighed.duplicates else (),
         corrupt=corrupt,
         reason=reason,
+        waits=waits,
     )
 
 
@@ -245,7 +250,7 @@ def _judge_unstamped(
         stamped=False,
         note="no stamp: counted, not named",
     )
-    state, reason = state_of(
+    state, reason, waits = state_of(
         readiness, None, findings, facts.key.window + readiness.clock.window_ms
     )
     return CellVerdict(
@@ -256,6 +261,7 @@ def _judge_unstamped(
         missing_count=at_least(missing, hidden),
         unclaimed_count=excess,
         reason=reason,
+        waits=waits,
     )
 
 

@@ -7,10 +7,11 @@ away (a report, a counter or a mirror is behind) brings the state of what it wai
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tallymark_audit.judge.damage import Held
 from tallymark_audit.judge.readiness import Readiness, reporter_held
-from tallymark_audit.judge.states import ReporterFacts, State, worst
+from tallymark_audit.judge.states import SEVERITY, UNDECIDED, ReporterFacts, State, worst
 from tallymark_audit.model.cells import (
     ABORTED,
     FAILED,
@@ -69,13 +70,24 @@ class Findings:
         return bool(wrong or self.unclaimed or open_)
 
 
+class CellState(NamedTuple):
+    """The state of a cell, and why. ``waits``: OPEN, SETTLING or UNKNOWN where a finding, perhaps
+    not the worst, may still go away; of several the one that is decided first."""
+
+    state: State
+    reason: str
+    waits: State | None
+
+
 def state_of(
     readiness: Readiness, reporter: ReporterFacts | None, found: Findings, end: int
-) -> tuple[State, str]:
+) -> CellState:
     """The state of a cell and the reason for it. ``reporter`` sent its records, if it is known;
     ``end`` (ms) the end of the window."""
+    if readiness.young and found.anything:
+        return CellState(*readiness.young, readiness.young[0])
     if readiness.young:
-        return readiness.young if found.anything else (State.COMPLETE, found.note)
+        return CellState(State.COMPLETE, found.note, None)
     owing = (
         reporter_held(reporter, readiness.clock)
         if reporter and _owes(readiness, reporter, end)
@@ -90,7 +102,9 @@ def state_of(
     reasons = [why for one, why in shown if one is state and why]
     if state is State.MIXED:
         reasons = [why for _, why in shown if why]
-    return state, "; ".join(dict.fromkeys([*reasons[:2], *([found.note] if found.note else [])]))
+    reason = "; ".join(dict.fromkeys([*reasons[:2], *([found.note] if found.note else [])]))
+    waits = {one for one, _ in shown} & UNDECIDED
+    return CellState(state, reason, min(waits, key=SEVERITY.__getitem__, default=None))
 
 
 def _owes(readiness: Readiness, reporter: ReporterFacts, end: int) -> bool:

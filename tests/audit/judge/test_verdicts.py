@@ -308,6 +308,32 @@ def test_a_mirror_that_lags_has_not_lost(mirror: dict[str, Any], state: State) -
     )
 
 
+@pytest.mark.parametrize(
+    ("mirror", "state", "waits"),
+    [
+        ({}, State.DUPLICATION, State.SETTLING),
+        ({"last_heard": LATER - SILENCE - 1}, State.DUPLICATION, State.UNKNOWN),
+        ({"retired": True}, State.MIXED, None),
+    ],
+)
+def test_a_cell_in_alarm_says_what_its_missing_records_wait_for(
+    mirror: dict[str, Any], state: State, waits: State | None
+) -> None:
+    """Of a cell in alarm was only known that it lacks records, and not whether anything was under
+    way: it was judged again each second, for as long as a mirror was silent."""
+    found = verdict(claim("0-9"), seen("0-5", 3), reporter(**mirror), edge=MIRROR, in_flight=True)
+    (cell,) = found.cells
+    assert (cell.state, cell.missing_count, cell.waits) == (state, 4, waits)
+
+
+@pytest.mark.parametrize(
+    ("now", "state"), [(W - 1, State.OPEN), (W + 1, State.SETTLING), (LATER, None)]
+)
+def test_a_young_cell_waits_for_its_window(now: int, state: State | None) -> None:
+    (cell,) = verdict(claim("0-9"), seen("0-5"), at=clock(now)).cells
+    assert cell.waits == state
+
+
 def test_a_mirror_that_tells_nothing_is_given_some_time() -> None:
     cells = [CellFacts(KEY, claim("0-9"), seen("0-5"), in_flight=True)]
     soon = clock(W + SETTLE + SILENCE - 1)

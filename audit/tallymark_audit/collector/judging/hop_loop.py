@@ -25,7 +25,7 @@ from tallymark_audit.collector.judging.window_facts import StoreFacts, topics_kn
 from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.judge.apart import is_unjudged, judge_apart
 from tallymark_audit.judge.hops import Hop, Known
-from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, CellVerdict, State, Verdict
+from tallymark_audit.judge.verdicts import GOOD, UNDECIDED, State, Verdict
 from tallymark_audit.judge.windows import judge_windows
 from tallymark_audit.model.cells import Edge, TopicWindow
 from tallymark_audit.model.edges import collision, is_audited, passes
@@ -255,9 +255,7 @@ class HopLoop:
         key = (verdict.topic, verdict.window)
         end = verdict.window + self._settings.window_ms
         # A window in alarm for one thing may still wait for another one.
-        states = {verdict.state, verdict.held, *(cell.state for cell in verdict.cells)}
-        if any(_holds_back(cell) for cell in verdict.cells):
-            states.add(State.SETTLING)
+        states = {verdict.state, verdict.held, *(cell.waits for cell in verdict.cells)}
         if State.OPEN in states:
             self._due[key] = max(end, now + WAITING_MS)
         elif awaits_load(verdict) and verdict.young_until <= now:
@@ -297,12 +295,6 @@ class HopLoop:
         a topic with thousands of windows delays its own windows, and thousands of topics delay each
         other."""
         return min(len(self._due), self._many[topic] * len(self._many))
-
-
-def _holds_back(cell: CellVerdict) -> bool:
-    """Whether records are missing from the cell that are not called lost yet, while it is in alarm
-    for another reason."""
-    return bool(cell.missing_count) and cell.state not in (State.LOSS, State.MIXED)
 
 
 def _unjudged(verdict: Verdict) -> Incident:
