@@ -12,11 +12,13 @@ import pytest
 from hypothesis import settings
 from resource_marks import OpeningGuard, mark_what_tests_open
 from shared_collection import begin_apart, in_one_order
+from shared_servers import OneWorkerAServer
 from slow_tests import SlowTests
-from spread_files import spread
 
 if TYPE_CHECKING:
     from postgres import PostgresServer
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
     from tallymark.processes.apache_kafka import ApacheKafkaServer
 
@@ -67,7 +69,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         mark_what_tests_open(items)
     if hasattr(config, "workerinput"):  # one of several workers
         in_one_order(items)
-        items[:] = spread(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    return OneWorkerAServer(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session", autouse=True)
