@@ -37,12 +37,12 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/python deploy/house_rules.py
-	$(BIN)/mypy
-	$(BIN)/pyright
+	@echo "mypy and pyright, each on a processor of its own"
+	@$(BIN)/pyright & other=$$!; $(BIN)/mypy; mine=$$?; wait $$other && exit $$mine
 
 # A worker that died fails the run. When it was replaced, a run once waited at 99 % without an end.
 # Three of 16,000 tests may pass at the second try; the run prints what failed at the first (CONTRIBUTING.md).
-test: $(VENV)/.dev java others
+test: $(VENV)/.dev others
 	$(PYTEST) -n 3 --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks --max-worker-restart=0 --dist loadfile --no-loadscope-reorder --durations=20 -m "not soak"
 
 unit: $(VENV)/.dev
@@ -51,7 +51,7 @@ unit: $(VENV)/.dev
 fast: $(VENV)/.dev
 	@$(BIN)/python deploy/fast.py $(ROOM)
 
-soak: $(VENV)/.dev java others
+soak: $(VENV)/.dev others
 	$(PYTEST) -m soak --timeout=7200
 
 demo: $(VENV)/.run java
@@ -65,7 +65,7 @@ java:
 	@deploy/ensure-java
 
 # Other people's clients that pip does not bring, PostgreSQL and Apache Kafka.
-others:
+others: $(VENV)/.dev java
 	@deploy/ensure-kcat
 	@deploy/ensure-chromium
 	@deploy/ensure-axe

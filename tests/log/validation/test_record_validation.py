@@ -190,7 +190,7 @@ def test_a_batch_may_be_held_to_its_unpacked_size(codec: str) -> None:
 def test_millions_of_records_take_no_memory_of_their_own() -> None:
     """A few kilobytes of gzip held two million records without a key, for a compacted topic. Each
     became some objects, half a gigabyte of them, and each was named in the answer."""
-    count = 300_000
+    count = 100_000
     body = bytearray()
     for number in range(count):
         delta = number << 1

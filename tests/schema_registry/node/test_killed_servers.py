@@ -43,7 +43,7 @@ IDS = 300
 
 
 def test_a_server_is_killed_while_both_are_written(database: str, tmp_path: Path) -> None:
-    attack(database, tmp_path, REQUESTS)
+    attack(database, tmp_path, REQUESTS // 2)
 
 
 @pytest.mark.soak

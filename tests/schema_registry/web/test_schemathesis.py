@@ -107,7 +107,7 @@ def test_no_request_fails(
 
     @given(case=cases)
     @settings(
-        max_examples=15,
+        max_examples=8,
         derandomize=True,
         database=None,
         deadline=None,

@@ -38,6 +38,9 @@ while True:
 """
 
 
+@pytest.mark.parametrize(
+    "lake", ["delta", pytest.param("iceberg", marks=pytest.mark.soak)], indirect=True
+)
 def test_loaders_that_are_killed(lake: Lake) -> None:
     """Two at a time on the same partitions, each killed after a moment: while it lands, while it
     commits, or in between. A compaction runs beside them."""

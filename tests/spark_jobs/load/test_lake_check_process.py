@@ -102,7 +102,9 @@ def without_gone(rows: pa.Table) -> pa.Table:
     return rows.take(kept)
 
 
-@pytest.mark.parametrize("deployment", ["delta", "iceberg"], indirect=True)
+@pytest.mark.parametrize(
+    "deployment", ["delta", pytest.param("iceberg", marks=pytest.mark.soak)], indirect=True
+)
 def test_rows_that_vanish_are_found_and_loaded_again(deployment: Deployment, store: Store) -> None:
     """A disk, a person or another engine took rows out of a file: commits still had them, so the
     hop into the lake stayed COMPLETE."""

@@ -105,7 +105,7 @@ class Loads:
         return len(list(Path(self.table.location).glob("topic=*/**/*.parquet")))
 
 
-@pytest.fixture(params=["delta", "iceberg"])
+@pytest.fixture(params=["delta", pytest.param("iceberg", marks=pytest.mark.soak)])
 def loads(request: pytest.FixtureRequest, broker: str, tmp_path: Path) -> Loads:
     return Loads(tmp_path, broker, request.param)
 
