@@ -121,7 +121,8 @@ def plan(
     topic: str | None,
     period: tuple[int | None, int | None],
 ) -> Scrub:
-    """What to ask for. UserError: a cluster that is not there, or has no collector."""
+    """What to ask for. UserError: a cluster that is not there, or has no collector; a topic that
+    was never counted."""
     now, audit = wall_clock(), deployment.audit
     known = [one.name for one in deployment.clusters]
     for name in clusters:
@@ -137,6 +138,11 @@ def plan(
         for name in chosen
         for place in _places(store, name, audit, topic)
     ]
+    if topic is not None and not wanted:
+        raise UserError(
+            f"no topic that was counted matches {topic!r} as a whole",
+            "see: tallymark audit overview",
+        )
     with store.read() as connection:
         for name in sorted({name for name, _ in wanted}):
             if now - positions.last_in_charge(connection, name) > ALIVE_MS:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
+from tallymark.errors import UserError
 from tallymark_audit.model.cells import EdgeWindow
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store import Store
@@ -111,11 +112,12 @@ def look(spark: SparkSession, job: Job, store: Store, steps: Steps, ask: Ask) ->
                 if reports.offsets <= FEW_EVENTS and work.is_small
                 else work.claims()
             )
+        topics = _topics(job, ask, clusters, claims)
+        check_known(job.topics, topics, claims)
         with steps.step("count", f"counting {ask.period} in {names}", plan.offsets) as step:
             notes = [*work.count(), *open_notes(waits)]
             step.note = f"{sum(note.messages for note in notes):,} messages"
         shared = _shared(job, ask, store, clusters, changed, claims, notes, as_of)
-        topics = _topics(job, ask, clusters, claims)
         family = families(topics, shared.edges)
         with steps.step("judge", "judging") as step:
             judged = work.judge(shared, family)
@@ -239,6 +241,20 @@ def _topics(job: Job, ask: Ask, clusters: Sequence[ClusterSurvey], claims: Claim
     there = {topic for cluster in clusters for topic in cluster.topics}
     claimed = {topic for topic in claims.topics() if wanted.fullmatch(topic)}
     return there | (claimed if ask.topics is None else claimed & ask.topics)
+
+
+def check_known(pattern: str | None, topics: set[str], claims: Claims) -> None:
+    """UserError where no cluster has a topic of that pattern, and no reporter ever had one: nothing
+    would be judged, and that nothing is missing would be true of a misspelt name, too."""
+    if pattern is None or topics:
+        return
+    wanted = re.compile(pattern)
+    reported = (topic for by_topic in claims.publishing.values() for topic in by_topic)
+    if not any(map(wanted.fullmatch, reported)):
+        raise UserError(
+            f"no topic that is audited matches {pattern!r} as a whole",
+            "see: tallymark audit overview",
+        )
 
 
 def _kept(judged: Judged, ask: Ask) -> Judged:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
 from tallymark.deployment import AuditSettings, Deployment
+from tallymark.errors import UserError
 from tallymark_audit.cli.scrubbing import plan
 from tallymark_audit.collector.collector import Collector, CollectorSettings, wall_clock
 from tallymark_audit.collector.counting.cells import count
@@ -427,6 +428,17 @@ def test_nobody_waits_for_a_deleted_topic_to_be_counted_again(rig: Rig) -> None:
     assert rig.asked() == []
     later = plan(rig.store, deployment, ["dc1"], None, (None, rig.now))
     assert {one.place for _, one in later.wanted} == {("other", 0)}
+
+
+def test_a_scrub_of_a_misspelt_topic_is_an_error(rig: Rig) -> None:
+    """``tallymark audit scrub --topic nosuch`` said that nothing was counted that could be read
+    again, and ended with 0, as one that found all complete."""
+    rig.now = wall_clock()
+    rig.count()
+    deployment = Deployment(audit=AuditSettings(window_ms=W))
+    with pytest.raises(UserError, match="no topic that was counted matches 'nosuch' as a whole"):
+        plan(rig.store, deployment, ["dc1"], "nosuch", (None, rig.now))
+    assert plan(rig.store, deployment, ["dc1"], "t", (None, rig.now)).topics == {"t"}
 
 
 def test_the_overflow_window_is_not_counted_again(rig: Rig) -> None:
