@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 from asked_cluster import wait_for
 from cluster_members import zookeeper_or_skip
-from foreign_clients.failover import OFFSETS, Story, findings, has_coordinator
+from foreign_clients.failover import MUCH_MORE, OFFSETS, Story, findings, has_coordinator
 from foreign_clients.flows.every import NAMES, flow, missing
 from replicated_cluster import SESSION_MS, ReplicatedCluster, paused
 
@@ -116,7 +116,7 @@ def harm(cluster: ReplicatedCluster, story: Story, fault: str, which: str) -> No
         for broker in harmed:
             broker.start()
     are_whole(cluster, story)
-    story.all_go_on(f"{after}, all are back")
+    story.all_go_on(f"{after}, all are back", MUCH_MORE)
 
 
 @pytest.mark.soak

@@ -20,7 +20,11 @@ T = TypeVar("T")
 OFFSETS: Final = "__consumer_offsets"
 MORE: Final = 10
 """How much further a client must be to have gone on."""
+MUCH_MORE: Final = 120
+"""With :data:`~foreign_clients.flows.flow.PAUSE` behind each: longer than metadata is kept, so that
+clients know all brokers again before the next fault."""
 SECONDS: Final = 420
+"""For aiokafka, which is held twice by the longest of its timeouts, that of delivery: 120 s."""
 
 
 def has_coordinator(admin: Admin) -> bool:
@@ -82,9 +86,9 @@ class Story:
                 self._attempt(name, flow.finish)
             self.positions.finish()
 
-    def all_go_on(self, after: str) -> None:
+    def all_go_on(self, after: str, more: int = MORE) -> None:
         """Until each client sent, read and stored more than now; those that do not are noted."""
-        targets = {name: _more(self._marks(name)) for name in self.flows}
+        targets = {name: tuple(mark + more for mark in self._marks(name)) for name in self.flows}
         deadline = time.monotonic() + SECONDS
         behind = set(targets)
         while behind and time.monotonic() < deadline:
@@ -130,7 +134,3 @@ def _wrong(story: Story, name: str) -> Iterator[Sequence[object]]:
     yield story.problems[name]
     yield [f"failed: {one}" for one in journal.failed]
     yield anomalies([*journal.operations, *stored])
-
-
-def _more(marks: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(mark + MORE for mark in marks)

@@ -81,12 +81,12 @@ def with_tokens(
 
 
 def failover(
-    version: str, servers: str, topic: str, name: str, pause_ms: int
+    version: str, servers: str, topic: str, name: str, pause_ms: int, metadata_age_ms: int
 ) -> subprocess.Popen[str]:
     """``Failover.java`` says what it does, what it prints, and that a line ends it."""
     options = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-    arguments = (servers, topic, name, str(pause_ms))
+    arguments = (servers, topic, name, str(pause_ms), str(metadata_age_ms))
     return subprocess.Popen(
         ["java", *options, quiet, "-cp", driver(version), "foreign.Failover", *arguments],
         stdin=subprocess.PIPE,

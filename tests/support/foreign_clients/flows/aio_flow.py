@@ -9,7 +9,13 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
-from foreign_clients.flows.flow import PAUSE, SESSION_MS, SETTLE_SECONDS, ThreadedFlow
+from foreign_clients.flows.flow import (
+    METADATA_AGE_MS,
+    PAUSE,
+    SESSION_MS,
+    SETTLE_SECONDS,
+    ThreadedFlow,
+)
 
 
 class Aio(ThreadedFlow):
@@ -25,6 +31,7 @@ class Aio(ThreadedFlow):
             acks="all",
             enable_idempotence=True,
             request_timeout_ms=SETTLE_SECONDS * 1000,  # for a record it is the delivery timeout
+            metadata_max_age_ms=METADATA_AGE_MS,
         )
         async with producer:
             while not self.enough.is_set():
@@ -50,6 +57,7 @@ class Aio(ThreadedFlow):
             enable_auto_commit=False,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=500,
+            metadata_max_age_ms=METADATA_AGE_MS,
         )
         journal, place = self.journal, TopicPartition(self.journal.topic, 0)
         consumer.subscribe([journal.topic], listener=_Listener(self))

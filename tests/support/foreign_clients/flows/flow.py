@@ -14,6 +14,10 @@ PAUSE: Final = 0.03
 SETTLE_SECONDS: Final = 120
 """How long the end may take: what is under way is settled, and everything is read."""
 SESSION_MS: Final = 10_000
+METADATA_AGE_MS: Final = 1000
+"""How soon other people's clients ask again which brokers are up. They know the last answer only,
+and go back to the bootstrap servers not at all (Java before 4.0, kafka-python, aiokafka; KIP-899),
+or late: those that asked while one broker was up alone would wait for it while it stands still."""
 
 
 class Flow(Protocol):

@@ -7,7 +7,7 @@ import threading
 from journal import Journal
 
 from foreign_clients import java
-from foreign_clients.flows.flow import PAUSE, SETTLE_SECONDS
+from foreign_clients.flows.flow import METADATA_AGE_MS, PAUSE, SETTLE_SECONDS
 from tallymark.processes.child_process import kill_process
 
 
@@ -25,7 +25,7 @@ class Java:
     def start(self) -> None:
         journal, pause_ms = self.journal, int(PAUSE * 1000)
         self._process = java.failover(
-            self._version, self._servers, journal.topic, journal.name, pause_ms
+            self._version, self._servers, journal.topic, journal.name, pause_ms, METADATA_AGE_MS
         )
         self._listener.start()
 

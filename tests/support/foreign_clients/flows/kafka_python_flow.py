@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from foreign_clients.flows.flow import PAUSE, SESSION_MS, SETTLE_SECONDS, ThreadedFlow
+from foreign_clients.flows.flow import (
+    METADATA_AGE_MS,
+    PAUSE,
+    SESSION_MS,
+    SETTLE_SECONDS,
+    ThreadedFlow,
+)
 from foreign_clients.kafka_python import kafka
 
 
 class KafkaPython(ThreadedFlow):
     def write(self) -> None:
         producer = kafka.KafkaProducer(
-            bootstrap_servers=self.servers.split(","), acks="all", enable_idempotence=True
+            bootstrap_servers=self.servers.split(","),
+            acks="all",
+            enable_idempotence=True,
+            metadata_max_age_ms=METADATA_AGE_MS,
         )
         while not self.enough.wait(PAUSE):
             value = self.journal.next_value()
@@ -35,6 +44,7 @@ class KafkaPython(ThreadedFlow):
             enable_auto_commit=False,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=500,
+            metadata_max_age_ms=METADATA_AGE_MS,
         )
         journal, place = self.journal, kafka.TopicPartition(self.journal.topic, 0)
         consumer.subscribe([journal.topic], listener=_Listener(self))

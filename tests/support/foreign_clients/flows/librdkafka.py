@@ -6,12 +6,23 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from foreign_clients.flows.flow import PAUSE, SESSION_MS, SETTLE_SECONDS, ThreadedFlow
+from foreign_clients.flows.flow import (
+    METADATA_AGE_MS,
+    PAUSE,
+    SESSION_MS,
+    SETTLE_SECONDS,
+    ThreadedFlow,
+)
 
 
 class Librdkafka(ThreadedFlow):
     def write(self) -> None:
-        config = {"bootstrap.servers": self.servers, "enable.idempotence": True, "log_level": 0}
+        config: dict[str, Any] = {
+            "bootstrap.servers": self.servers,
+            "enable.idempotence": True,
+            "topic.metadata.refresh.interval.ms": METADATA_AGE_MS,
+            "log_level": 0,
+        }
         producer = Producer(config)
         while not self.enough.wait(PAUSE):
             value = self.journal.next_value()
@@ -32,6 +43,7 @@ class Librdkafka(ThreadedFlow):
             "enable.auto.commit": False,
             "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": 500,
+            "topic.metadata.refresh.interval.ms": METADATA_AGE_MS,
             "log_level": 0,
         }
         consumer = Consumer(config)

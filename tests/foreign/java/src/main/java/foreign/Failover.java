@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -16,19 +17,22 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * Sends numbers to partition 0 of a topic and reads them as the one member of a group, until a line
  * comes by standard input: then it settles what is under way, reads all that was acknowledged,
- * stores its position and ends. Both clients are in their defaults (acks=all, idempotence).
+ * stores its position and ends. Both clients are in their defaults (acks=all, idempotence) but for the age of
+ * their metadata.
  *
  * <p>Prints what happens, a line each: {@code sent VALUE}, {@code acked VALUE OFFSET}, {@code failed
  * VALUE WHY}, {@code assigned}, {@code polled OFFSET:VALUE ...}, {@code committed OFFSET}, {@code
  * error WHY}, {@code end}.
  *
- * <p>Arguments: bootstrap servers, topic, name in front of the numbers, milliseconds between two.
+ * <p>Arguments: bootstrap servers, topic, name in front of the numbers, milliseconds between two,
+ * metadata.max.age.ms.
  */
 public final class Failover {
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -38,20 +42,24 @@ public final class Failover {
     private final TopicPartition place;
     private final String name;
     private final long pause;
+    private final String metadataAge;
     private final Set<String> unread = ConcurrentHashMap.newKeySet();
     private final Set<String> seen = ConcurrentHashMap.newKeySet();
     private volatile boolean enough;
     private volatile boolean written;
+    private long next; // The position of the reader; what follows is its own.
+    private long stored;
 
-    private Failover(String servers, String topic, String name, long pause) {
+    private Failover(String servers, String topic, String name, long pause, String metadataAge) {
         this.servers = servers;
         this.place = new TopicPartition(topic, 0);
         this.name = name;
         this.pause = pause;
+        this.metadataAge = metadataAge;
     }
 
     public static void main(String[] args) throws Exception {
-        Failover run = new Failover(args[0], args[1], args[2], Long.parseLong(args[3]));
+        Failover run = new Failover(args[0], args[1], args[2], Long.parseLong(args[3]), args[4]);
         Thread writer = run.thread(run::write);
         Thread reader = run.thread(run::read);
         System.in.read();
@@ -76,7 +84,7 @@ public final class Failover {
     }
 
     private void write() {
-        Map<String, Object> config = new HashMap<>(Map.of("bootstrap.servers", servers));
+        Map<String, Object> config = new HashMap<>(Map.of("bootstrap.servers", servers, "metadata.max.age.ms", metadataAge));
         try (KafkaProducer<String, String> producer =
                 new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
             for (int number = 0; !enough; number++) {
@@ -103,6 +111,7 @@ public final class Failover {
     private void read() {
         Map<String, Object> config = new HashMap<>();
         config.put("bootstrap.servers", servers);
+        config.put("metadata.max.age.ms", metadataAge);
         config.put("group.id", "readers-of-" + place.topic());
         config.put("auto.offset.reset", "earliest");
         config.put("enable.auto.commit", "false");
@@ -120,12 +129,12 @@ public final class Failover {
                 }
             });
             long end = Long.MAX_VALUE;
-            while (!written || !unread.isEmpty()) {
+            while (!written || !unread.isEmpty() || stored < next) {
                 if (written && end == Long.MAX_VALUE) {
                     end = System.nanoTime() + SETTLE_NANOS;
                 }
                 if (System.nanoTime() > end) {
-                    throw new IllegalStateException("never read: " + unread);
+                    throw new IllegalStateException("never read: " + unread + ", stored: " + stored + " of " + next);
                 }
                 poll(consumer);
             }
@@ -134,20 +143,41 @@ public final class Failover {
 
     private void poll(KafkaConsumer<String, String> consumer) {
         StringBuilder line = new StringBuilder("polled");
-        long next = -1;
+        boolean any = false;
         for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(100))) {
             line.append(' ').append(record.offset()).append(':').append(record.value());
             next = record.offset() + 1;
+            any = true;
             seen.add(record.value());
             unread.remove(record.value());
         }
-        if (next < 0) {
+        if (any) {
+            say(line.toString());
+        }
+        if (stored < next && consumer.assignment().contains(place)) {
+            commit(consumer);
+        }
+    }
+
+    /**
+     * It tries again by itself while the coordinator is away, but not for ever: a broker that stands
+     * still costs request.timeout.ms (30 s) for each request that it was asked, and the commit has
+     * default.api.timeout.ms (60 s). A member that was missed for longer than its session has to join
+     * again, which the next poll does. Both are what an application has to expect.
+     */
+    private void commit(KafkaConsumer<String, String> consumer) {
+        long position;
+        try {
+            position = consumer.position(place); // Not next: where it has joined again it reads that again.
+            if (position <= stored) {
+                return;
+            }
+            consumer.commitSync(Map.of(place, new OffsetAndMetadata(position)));
+        } catch (TimeoutException | CommitFailedException later) {
             return;
         }
-        say(line.toString());
-        // It tries again by itself while the coordinator is away.
-        consumer.commitSync(Map.of(place, new OffsetAndMetadata(next)));
-        say("committed " + next);
+        stored = position;
+        say("committed " + position);
     }
 
     private static synchronized void say(String line) {
