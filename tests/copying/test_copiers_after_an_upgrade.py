@@ -1,6 +1,7 @@
 """A cluster of a release without transactions is upgraded as docs/operations.md says, broker by
 broker, while a producer sends; then copiers work in the older protocol, the level of
-``transaction.version`` is raised, and they go on in the newer one. Nothing is lost or doubled."""
+``transaction.version`` is raised, and they go on in the newer one. Nothing is lost or doubled. The
+short twin is in ``broker/cluster/test_feature_levels.py``."""
 
 from __future__ import annotations
 
@@ -17,16 +18,14 @@ from commands import run_command
 from copied_cluster import SETTINGS, no_traceback
 from copies_judged import SOURCE, TARGET
 from copy_story import CopyStory, create_topics
+from ended_with import protocols
 from release_before import release_without_transactions
 from replicated_cluster import ReplicatedCluster
 
 from tallymark import Producer, SimpleConsumer
 from tallymark.cli.admin.features import command as features
 from tallymark.errors import TallymarkError
-from tallymark.protocol.records.batch import Record
 from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC
-from tallymark.transactions.records import decode_key, decode_value
-from tallymark.transactions.transaction import COMPLETE
 
 pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(900)]
 COUNT: Final = 20_000
@@ -110,28 +109,6 @@ def refuses_transactions(servers: str) -> None:
         pytest.raises(TallymarkError),
     ):
         early.init_transactions()
-
-
-def protocols(servers: str) -> set[int]:
-    """The ``transaction.version`` with which each id's last transaction was ended."""
-    last: dict[str, int] = {}
-    with SimpleConsumer(bootstrap_servers=servers) as consumer:
-        for record in everything(consumer, TRANSACTIONS_TOPIC):
-            name = decode_key(record.key or b"")
-            if name is not None and record.value is not None:
-                state = decode_value(name, record.value)
-                if state.state in COMPLETE:
-                    last[name] = state.version
-    return set(last.values())
-
-
-def everything(consumer: SimpleConsumer, topic: str) -> Iterator[Record]:
-    """All records of its partition 0 until now."""
-    position, end = 0, consumer.end_offsets(topic)[0]
-    while position < end:
-        fetched = consumer.fetch(topic, 0, position)
-        yield from fetched.records()
-        position = fetched.next_offset
 
 
 def raise_level(servers: str) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from cluster_members import member, metadata, state_of, zookeeper_or_skip
+from ended_with import protocols
 from eventually import eventually
 
+from tallymark import Producer
 from tallymark.broker import server
 from tallymark.cli.admin.features import command
 from tallymark.client import Admin
@@ -19,8 +22,9 @@ from tallymark.coordination import ZooKeeper, paths
 from tallymark.errors import CODES, KafkaError, UserError
 from tallymark.net.client.versions import question
 from tallymark.protocol import messages as m
-from tallymark.replication.features import REPLICATION, Levels, Supported
+from tallymark.replication.features import OURS, REPLICATION, TRANSACTION, Levels, Supported
 from tallymark.testing.broker_thread import BrokerThread
+from tallymark.testing.reading import read_topic
 from tallymark.testing.wire import WireClient
 from tallymark.testing.zookeeper import ZooKeeperServer
 
@@ -28,6 +32,7 @@ pytestmark = pytest.mark.process
 ABLE: Supported = {REPLICATION: Levels(0, 1), "other.version": Levels(1, 2)}
 OLD: Supported = {}
 WRONG = CODES["INVALID_UPDATE_VERSION"]
+NO_COORDINATOR = CODES["COORDINATOR_NOT_AVAILABLE"]
 
 
 @pytest.fixture(scope="module")
@@ -248,3 +253,63 @@ def test_clients_of_others_read_the_levels_or_are_not_disturbed_by_them(
         assert "finalized" not in read["other.version"]
         librdkafka = confluent.AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         assert set(librdkafka.list_topics(timeout=20).brokers) == {1}
+
+
+def coordinator_code(broker: BrokerThread) -> int:
+    """What it answers to one that looks for the coordinator of a transactional id."""
+    with WireClient(broker.bootstrap_servers) as wire:
+        return wire.ask(m.FindCoordinatorRequest("copier", 1), 3).error_code
+
+
+def test_transactions_begin_with_the_last_broker_that_is_replaced_and_follow_the_level(
+    tmp_path: Path, zookeeper: ZooKeeperServer, release: Any
+) -> None:
+    """The short twin of ``copying/test_copiers_after_an_upgrade.py``, which runs code of before.
+    Here brokers register the support of a release without transactions, and then ours."""
+    release({REPLICATION: Levels(0, 1)})
+    brokers = [
+        member(tmp_path, zookeeper, "replaced", n, transaction_state_log_num_partitions=1)
+        for n in range(2)
+    ]
+    with ExitStack() as stack:
+        for broker in brokers:
+            stack.enter_context(broker)
+        servers = ",".join(broker.bootstrap_servers for broker in brokers)
+        with Admin(bootstrap_servers=servers) as admin:
+            eventually(lambda: len(admin.brokers()) == 2)
+            admin.create_topic("t")
+        plain = stack.enter_context(Producer(bootstrap_servers=servers, audit=False))
+        release(OURS)
+        for broker in brokers:
+            assert {coordinator_code(each) for each in brokers} == {NO_COORDINATOR}
+            plain.send("t", b"plain")
+            broker.stop()
+            broker.start()
+            eventually(lambda: all(knows_both(each) for each in brokers))
+        committed(servers)
+        eventually(lambda: protocols(servers) == {0})
+        assert raise_level(brokers[1].bootstrap_servers, 2, feature=TRANSACTION).error_code == 0
+        eventually(lambda: all(level_of(each) == 2 for each in brokers))
+        committed(servers)
+        eventually(lambda: protocols(servers) == {2})
+        plain.flush(60)
+        values = [
+            bytes(one.value or b"") for one in read_topic(servers, "t", isolation="read_committed")
+        ]
+        assert sorted(values) == [b"copied", b"copied", b"plain", b"plain"]
+
+
+def knows_both(broker: BrokerThread) -> bool:
+    return len(metadata(broker.bootstrap_servers).brokers) == 2
+
+
+def level_of(broker: BrokerThread) -> int:
+    return state_of(broker).image.features.level(TRANSACTION)
+
+
+def committed(servers: str) -> None:
+    """A transaction of a producer that begins; its markers may be on their way."""
+    with Producer(bootstrap_servers=servers, transactional_id="copier") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("t", b"copied")

@@ -10,14 +10,20 @@ from typing import Any
 import pytest
 from broker_kinds import KINDS, AnyBroker, either_broker, new_topic
 from commands import run_command
-from hung import hang, open_transaction
+from eventually import eventually
+from hung import hang, lose_what_coordinators_know, open_transaction
+from left_open import leave_open
 from project import ROOT
 
 from tallymark.cli.admin import groups
 from tallymark.cli.admin.transactions.command import command
 from tallymark.client import Admin, Producer
-from tallymark.errors import UserError
+from tallymark.errors import CODES, UserError
+from tallymark.protocol import messages as m
+from tallymark.protocol.topic_partition import OFFSETS_TOPIC
+from tallymark.testing.broker_thread import BrokerThread
 from tallymark.testing.reading import read_topic
+from tallymark.testing.wire import WireClient
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -89,7 +95,7 @@ def test_a_hanging_transaction_is_found_and_aborted_and_readers_go_on(broker: An
     assert f"{topic}-0: aborted; committed readers get to 5, which is the end" in said
     assert committed(broker, topic) == [b"before", b"behind"]
     assert rows(broker, "find-hanging", topic) == []
-    assert "nothing hangs" in run(broker, "find-hanging", topic)
+    assert "nothing hangs; open transactions: in 0 of 1" in run(broker, "find-hanging", topic)
     with pytest.raises(UserError, match="no such transaction is open"):
         run(broker, *asked, "--yes")
 
@@ -110,6 +116,33 @@ def test_what_operations_says_of_a_consumer_that_stands_still_is_what_helps(
     assert f"{topic}\t0\t{hung.start_offset}\t{hung.producer_id}" in said[0]
     assert f"{topic}\t0\t{hung.producer_id}" in said[1]
     assert "which is the end" in said[2]
+
+
+def test_a_group_whose_offsets_hang_goes_on_when_that_is_aborted(broker: AnyBroker) -> None:
+    """Its members do not begin: their offsets are pending for ever. In a partition of the cluster's
+    own topic."""
+    if not isinstance(broker, BrokerThread):
+        pytest.skip("only ours loses what its coordinators know")
+    topic = topic_of(broker, b"before")
+    leave_open(broker.bootstrap_servers, f"lost-{topic}", topic, {(topic, 0): 1})
+    lose_what_coordinators_know(broker)
+    eventually(lambda: stored(broker, topic)[0] == CODES["UNSTABLE_OFFSET_COMMIT"])
+    (found,) = rows(broker, "find-hanging", OFFSETS_TOPIC)
+    at = ("-p", str(found["partition"]), "--start-offset", str(found["first offset"]))
+    run(broker, "abort", OFFSETS_TOPIC, *at, "--yes")
+    assert stored(broker, topic) == (0, -1)
+
+
+def stored(broker: AnyBroker, topic: str) -> tuple[int, int]:
+    """The error of the answer, and the offset of the group ``g``, as its members ask for it."""
+    asked = m.OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
+    group = m.OffsetFetchRequestGroup("g", topics=[asked])
+    with WireClient(broker.bootstrap_servers) as wire:
+        answer = wire.ask(m.OffsetFetchRequest(groups=[group], require_stable=True), 8).groups[0]
+    if answer.error_code:  # the coordinator loads
+        return answer.error_code, -1
+    (part,) = answer.topics[0].partitions
+    return part.error_code, part.committed_offset
 
 
 def test_a_running_transaction_does_not_hang_and_is_aborted_with_force_only(
@@ -174,7 +207,10 @@ def test_what_people_ask_for_wrongly_is_told(broker: AnyBroker) -> None:
         run(broker, "abort", topic, "-p", "0")
     with pytest.raises(UserError, match="none is open there"):
         run(broker, "abort", topic, "-p", "0", "--start-offset", "3")
-    with pytest.raises(UserError, match="there is no topic missing-"):
-        run(broker, "producers", f"missing-{topic}")
+    for words in (("producers",), ("abort", "-p", "0", "--start-offset", "3")):
+        with pytest.raises(UserError, match="there is no topic missing-"):
+            run(broker, *words, f"missing-{topic}")
+    with pytest.raises(UserError, match="has no partition 7"):
+        run(broker, "abort", topic, "-p", "7", "--start-offset", "3")
     with pytest.raises(UserError, match="there is no broker 99"):
         run(broker, "find-hanging", "--broker", "99")

@@ -42,10 +42,7 @@ def hang(broker: AnyBroker, topic: str, *values: bytes) -> Hung:
     loses all it knows. Apache Kafka: partitions ask no coordinator, as in clusters before 3.6."""
     if isinstance(broker, BrokerThread):
         hung = open_transaction(broker, topic, f"lost-{topic}", *values)
-        broker.stop()
-        for folder in broker.settings.log_dirs[0].glob(f"{TRANSACTIONS_TOPIC}-*"):
-            shutil.rmtree(folder)
-        broker.start()
+        lose_what_coordinators_know(broker)
         return hung
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         node = str(next(iter(admin.brokers())))
@@ -59,6 +56,14 @@ def hang(broker: AnyBroker, topic: str, *values: bytes) -> Hung:
         finally:
             admin.alter_configs({each: {_VERIFICATION: None} for each in off}).check()
     return Hung(producer[0], start)
+
+
+def lose_what_coordinators_know(broker: BrokerThread) -> None:
+    """What is open in partitions is open for ever."""
+    broker.stop()
+    for folder in broker.settings.log_dirs[0].glob(f"{TRANSACTIONS_TOPIC}-*"):
+        shutil.rmtree(folder)
+    broker.start()
 
 
 def _got(ask: Callable[[], T | None]) -> T:

@@ -12,6 +12,7 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.transactions.hanging import Judged, Standing
 from tallymark.errors import UserError
 from tallymark.protocol.topic_partition import LATEST, TopicPartition
+from tallymark.shell.absent import named_partitions
 from tallymark.shell.confirm import confirmed, destructive_options
 from tallymark.shell.named import one_named
 from tallymark.shell.output import json_option, print_line, show
@@ -48,6 +49,7 @@ def abort(
         raise UserError("which transaction?", "give one of --start-offset and --producer-id")
     at = name, partition
     with Admin(**take_target(options).client) as admin:
+        named_partitions(admin, name, str(partition))  # raises where there is none
         one = _chosen(admin, at, start_offset, producer_id)
         if one.verdict is not Standing.HANGING and not force:
             raise UserError(
@@ -58,7 +60,7 @@ def abort(
         show([opened(one, clock.now_ms())], OPEN, as_json)
         stable, end = _ends(admin, at)
         behind = f"readers of committed messages stand at {stable}, {end - stable} before the end"
-        if not confirmed(f"abort {_named(one)}: {behind}", dry_run=dry_run, yes=yes):
+        if not confirmed(f"abort {_named(one)} ({behind})", dry_run=dry_run, yes=yes):
             return
         admin.abort_in_partition(one.open)
         stable, end = _ends(admin, at)

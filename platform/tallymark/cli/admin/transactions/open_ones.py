@@ -60,8 +60,8 @@ def find_hanging(
     if shown or as_json:
         show((opened(one, now) for one in shown), OPEN, as_json)
     else:
-        open_ = len(found.judged)
-        print_line(f"nothing hangs: {open_} transactions are open in {len(wanted)} partitions")
+        there = len({one.open.partition for one in found.judged})
+        print_line(f"nothing hangs; open transactions: in {there} of {len(wanted)} partitions")
     end(len(wanted) - len(found.errors), found.errors)
 
 
