@@ -15,7 +15,7 @@ from sqlalchemy import Connection, event
 from tallymark_audit.collector.judging.waiting import those_waited_for
 from tallymark_audit.judge.states import UNDECIDED
 from tallymark_audit.judge.verdicts import State, Verdict
-from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.edges import AUDIT_TOPIC, consumer_edge
 from tallymark_audit.store import Store, open_store
 from tallymark_audit.store.judged.verdicts import COLLECTOR, SPARK, record_verdicts
 from tallymark_audit.store.reading import paging, queries, records
@@ -123,13 +123,14 @@ def test_a_retired_reporter_that_reports_again_is_back_everywhere(
     put(store, reporter_topics, {"cluster": "dc1", "topic": "t", "reporter": "r"})
     place = {"cluster": "dc1", "topic": AUDIT_TOPIC, "partition": 0}
     put(store, progress, {**place, "counted_through": 1_000})
+    edge = consumer_edge("dc1", "g", "t")
     with store.read() as connection:
         live = queries.all_reporters(connection, live_only=True)
         page = paging.reporter_page(connection, None, "consumer", 0, None, 9)
         (group,) = records.group_page(connection, None, None, None, None, 9)
         silent = silent_reporters(connection, "dc1", 100)
         tables = loaded_tables(connection, 9)
-        ended = those_waited_for(connection, ["dc1"], 1_000, 100)[1]
+        ended = those_waited_for(connection, edge, ["dc1"], 1_000, 100)[1]
     found = len(live) == 2, len(page) == 2, group["working"] == 1, len(tables) == 1, ended == 0
     assert found == (back,) * 5
     assert len(silent) == 2 * back

@@ -84,12 +84,21 @@ class HopLoop:
         self._due: dict[TopicWindow, int] = {}
         self._signs: Signs = ()
         self._waiting = Waiting()
+        self._beside = 0
         self._loads = LoadsAwaited()
         self._collisions: set[str] = set()
         self._many = Counter[str]()
         self._turns = turns
 
-    def step(self, ledger: Ledger, now: int, hurry: bool) -> list[Verdict]:
+    @property
+    def waiting(self) -> int:
+        """How many windows wait for what is silent."""
+        return len(self._waiting)
+
+    def step(self, ledger: Ledger, now: int, hurry: bool, beside: int = 0) -> list[Verdict]:
+        """Judge what is due at ``now`` (ms); returns the verdicts that changed. ``beside``: windows
+        that wait on other edges, with which this one shares its time."""
+        self._beside = beside
         with ledger.store.read() as connection:
             self._look(connection, now)
         self._many = Counter(topic for topic, _ in self._due)
@@ -136,7 +145,9 @@ class HopLoop:
         if not self._due:
             return
         clusters = sorted({self.hop.edge.home, *self.hop.clusters()})
-        signs = those_waited_for(connection, clusters, now, self._settings.silence_ms)
+        signs = those_waited_for(
+            connection, self.hop.edge, clusters, now, self._settings.silence_ms
+        )
         if signs != self._signs:
             self._signs = signs
             self._waiting.all_ended()
@@ -269,7 +280,8 @@ class HopLoop:
             self._due[key] = max(quiet, self._settled_at(verdict, now))
         elif State.UNKNOWN in states:
             first = max(self._patience(key[0]), LONGEST_WAIT_MS // 2)
-            self._due[key] = self._waiting.again_at(key, now, first, self._crowd(key[0]))
+            crowd = self._crowd(key[0]) + self._beside
+            self._due[key] = self._waiting.again_at(key, now, first, crowd)
             return
         else:
             self._due.pop(key, None)

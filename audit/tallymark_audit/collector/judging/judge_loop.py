@@ -90,7 +90,12 @@ class JudgeLoop:
             self._mark_at = min(self._mark_at, now + MARK_MS)
         if marking:  # before the groups, which a reporter may invent
             self._mark(now, bool(news))
-        return news + [one for hop in self._in_turn(hurry) for one in self._step(hop, now, hurry)]
+        waiting = sum(self._hops[name].waiting for name in self._found)
+        return news + [
+            one
+            for hop in self._in_turn(hurry)
+            for one in self._step(hop, now, hurry, waiting - hop.waiting)
+        ]
 
     def _mark(self, now: int, news: bool) -> None:
         hops = [hop.hop for hop in self._hops.values()]
@@ -110,9 +115,9 @@ class JudgeLoop:
             self._found.rotate(-1)
             yield self._hops[self._found[-1]]
 
-    def _step(self, hop: HopLoop, now: int, hurry: bool) -> list[Verdict]:
+    def _step(self, hop: HopLoop, now: int, hurry: bool, beside: int = 0) -> list[Verdict]:
         try:
-            return hop.step(self._ledger, now, hurry)
+            return hop.step(self._ledger, now, hurry, beside)
         except (SQLAlchemyError, TallymarkError):
             raise
         except Exception as error:

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
-from tallymark_audit.model.cells import TopicWindow
+from tallymark_audit.judge.copy_progress import mirror_of
+from tallymark_audit.model.cells import Edge, TopicWindow
 from tallymark_audit.store.counted.facts import RETIRED
 from tallymark_audit.store.schema.tables import damage, progress, reporters
 
@@ -26,10 +27,14 @@ Signs = tuple[int, ...]
 
 
 class Waiting:
-    """How often each window was judged and has stayed as it was. Pure; times are ms."""
+    """How often each window was judged and has stayed as it was. Pure; times are ms. Its length is
+    how many wait."""
 
     def __init__(self) -> None:
         self._rounds: dict[TopicWindow, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._rounds)
 
     def again_at(self, window: TopicWindow, now: int, first_ms: int, crowd: int) -> int:
         """When to judge the window again, which still waits; ``first_ms`` after the first time.
@@ -49,18 +54,18 @@ class Waiting:
 
 
 def those_waited_for(
-    connection: Connection, clusters: Sequence[str], now: int, silence_ms: int
+    connection: Connection, edge: Edge, clusters: Sequence[str], now: int, silence_ms: int
 ) -> Signs:
-    """Counts of what windows on these clusters may wait for: the reporters, those that have ended,
-    those that reported recently; the partitions, those that are counted; the logs that cannot be
-    read. While these counts stay the same, no reporter or counter has begun, ended or become
-    silent."""
+    """Counts of what windows of the edge may wait for on these clusters: its reporters, those that
+    have ended, those that reported recently; the partitions, those that are counted; the logs that
+    cannot be read. While these counts stay the same, no reporter or counter has begun, ended or
+    become silent."""
     lately = now - silence_ms
     told = select(
         func.count(),
         _number(or_(reporters.c.closed, RETIRED)),
         _number(reporters.c.last_heard >= lately),
-    ).where(reporters.c.cluster.in_(clusters))
+    ).where(reporters.c.cluster.in_(clusters), _reports_on(edge))
     counted = select(func.count(), _number(progress.c.counted_through >= lately)).where(
         progress.c.cluster.in_(clusters)
     )
@@ -69,6 +74,17 @@ def those_waited_for(
         int(number or 0)
         for query in (told, counted, damaged)
         for number in connection.execute(query).one()
+    )
+
+
+def _reports_on(edge: Edge) -> ColumnElement[bool]:
+    """Of ``reporters``: those that a verdict on the edge looks at. On a mirror's edge producers
+    say where a record was sent first."""
+    if edge.reported:
+        return and_(reporters.c.tier == edge.kind, reporters.c.consumer_group == edge.group)
+    produces = reporters.c.tier == "producer"
+    return (
+        produces if edge.mirror is None else or_(produces, reporters.c.reporter == mirror_of(edge))
     )
 
 

@@ -13,10 +13,17 @@ from judged_world import W, World, heartbeats, publisher, steady, world_in
 
 from tallymark_audit.collector.judging import hop_loop
 from tallymark_audit.collector.judging.hop_loop import WAITING_MS
-from tallymark_audit.collector.judging.waiting import EACH_MS, LONGEST_MS, Waiting
+from tallymark_audit.collector.judging.waiting import (
+    EACH_MS,
+    LONGEST_MS,
+    Signs,
+    Waiting,
+    those_waited_for,
+)
 from tallymark_audit.events.events import CellReport, Copied
 from tallymark_audit.judge.verdicts import State, Verdict
 from tallymark_audit.judge.windows import judge_windows
+from tallymark_audit.model.edges import consumer_edge, derive_edges
 from tallymark_audit.store.counted import claims
 
 
@@ -91,11 +98,8 @@ def test_windows_that_lack_records_wait_as_the_others_do(
     the collector before the attack, and the watermarks of a topic that the stranger had nothing to
     do with were 10 s behind in place of 3."""
     honest = publisher(world, "dc1", b"a")
-    cells = (CellReport("t", 0, world.now - world.now % W, count=1),)
-    code = (b"g" * 8).hex()
-    group = {"kind": "consumer", "tier": "consumer", "consumer_group": "g"}
     steady(world, honest, ms=1000)
-    tell(world, event(world, b"g" * 8, reporter=f"consumer-{code}", cells=cells, **group))
+    tell_of_group(world, "g")
     steady(world, honest, ms=3000)
     heartbeats(world, honest, ms=16_000)
     edge = "dc1-to-group:g"
@@ -107,6 +111,77 @@ def test_windows_that_lack_records_wait_as_the_others_do(
     assert len(judged[edge]) <= 2 * len(waiting), (
         "25 seconds, of which each window waits 20 by then"
     )
+
+
+def tell_of_group(world: World, name: str) -> None:
+    """A run of a group that somebody makes up reports, once."""
+    run = name.encode() * 8
+    group = {"kind": "consumer", "tier": "consumer", "consumer_group": name}
+    cells = (CellReport("t", 0, world.now - world.now % W, count=1),)
+    tell(world, event(world, run, reporter=f"consumer-{run.hex()}", cells=cells, **group))
+
+
+def test_a_reporter_ends_the_waits_of_its_own_edges_alone(world: World) -> None:
+    """A stranger's reporters fell silent one after the other, and at each the windows of all
+    groups were judged again, whatever they waited for."""
+
+    def signs() -> dict[str, Signs]:
+        edges = (*derive_edges(world.deployment), consumer_edge("dc1", "g", "t"))
+        edges = (*edges, consumer_edge("dc1", "h", "t"))
+        with world.store.read() as connection:
+            return {
+                edge.name: those_waited_for(connection, edge, ["dc1", "aggregate"], world.now, 3000)
+                for edge in edges
+            }
+
+    tell_of_group(world, "g")
+    world.run(1000)
+    before = signs()
+    tell_of_group(world, "h")
+    world.run(1000)
+    heard = signs()
+    assert {name for name in heard if heard[name] != before[name]} == {"dc1-to-group:h"}
+    tell(world, event(world, b"p" * 8))
+    world.mirror_reports("dc1", copied=[all_of(world)])
+    world.run(1000)
+    changed = {name for name, found in signs().items() if found != heard[name]}
+    assert changed >= {"producer-to-dc1", "dc1-to-aggregate"}
+    assert "dc1-to-group:h" not in changed
+
+
+def test_groups_that_share_their_time_share_their_crowd(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger made up 25 groups. Of each no more than five windows in two seconds were judged
+    again, and of all of them sixty, which was all the time that groups have."""
+    honest = publisher(world, "dc1", b"a")
+    for name in "gh":
+        tell_of_group(world, name)
+    steady(world, honest, ms=3000)
+    heartbeats(world, honest, ms=5000)
+    hops = {
+        hop.hop.edge.name: hop
+        for hop in world.judges["dc1"]._hops.values()
+        if hop.hop.edge.kind == "consumer"
+    }
+    waiting = {name: hop.waiting for name, hop in hops.items()}
+    assert len(waiting) == 2
+    assert min(waiting.values()) > 0
+    told: dict[str, int] = {}
+
+    def step(hop: hop_loop.HopLoop, *given: Any) -> list[Verdict]:
+        told[hop.hop.edge.name] = given[3]
+        return []
+
+    monkeypatch.setattr(hop_loop.HopLoop, "step", step)
+    world.judges["dc1"].step(world.now)
+    assert told["producer-to-dc1"] == 0
+    g, h = hops
+    assert (told[g], told[h]) == (waiting[h], waiting[g])
+    hop = hops[g]
+    hop._due, hop._beside = {}, 1_000
+    hop._schedule(Verdict(g, "t", 0, State.UNKNOWN), world.now)
+    assert hop._due["t", 0] - world.now == 1_000 * EACH_MS
 
 
 def test_what_a_mirror_that_was_silent_has_lost_is_seen_when_it_comes_back(world: World) -> None:
