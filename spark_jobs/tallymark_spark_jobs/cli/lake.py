@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,21 +81,26 @@ def history(
 @_settings
 @_cluster
 @_topic
-@click.option("--date", help="Only this day, 2026-01-31.")
-@click.option("--hour", help="Only this hour, 08.")
+@click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="Only this day, 2026-01-31, UTC.")
+@click.option("--hour", type=click.IntRange(0, 23), help="Only this hour, 08.")
 def files(
-    settings: str | None, cluster: str | None, topic: str | None, date: str | None, hour: str | None
+    settings: str | None,
+    cluster: str | None,
+    topic: str | None,
+    date: datetime | None,
+    hour: int | None,
 ) -> None:
     """The addresses of the files that hold the rows, for any program that reads Parquet.
 
     The folder itself holds more: files of tasks that died, and those that were joined."""
     from tallymark_spark_jobs.lake.reading import addresses
 
+    day, of_day = date and f"{date:%Y-%m-%d}", None if hour is None else f"{hour:02}"
     for _, table in _tables(_lake(settings), cluster, topic):
         for address in addresses(
             table.storage,
             table.open(),
-            lambda place: date in (None, place.date) and hour in (None, place.hour),
+            lambda place: day in (None, place.date) and of_day in (None, place.hour),
         ):
             click.echo(address)
 

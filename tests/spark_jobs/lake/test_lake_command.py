@@ -55,6 +55,20 @@ def test_what_is_in_the_lake(lake: Lake, settings: str) -> None:
     )
 
 
+def test_days_and_hours_of_files_are_what_they_are_called(lake: Lake, settings: str) -> None:
+    """``tallymark lake files --hour 8`` listed nothing, ``--hour 08`` did; so did ``--date
+    31.1.2026``: a program that reads these files read none of them, and did not notice."""
+    load(lake.table("dc1", "page-views"), 0, 10)
+
+    def found(*words: str) -> list[str]:
+        return run("files", "--settings", settings, *words).output.splitlines()
+
+    assert found("--hour", "8") == found("--hour", "08") == found("--date", "2026-01-31") != []
+    assert found("--hour", "9") == found("--date", "2026-02-01") == []
+    for wrong in (("--hour", "24"), ("--hour", "eight"), ("--date", "31.1.2026")):
+        assert run("files", "--settings", settings, *wrong).exit_code == 2
+
+
 def test_upkeep(lake: Lake, settings: str) -> None:
     table = lake.table("dc1", "page-views")
     load(table, 0, 10)
