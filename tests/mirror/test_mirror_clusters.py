@@ -18,9 +18,12 @@ from mirror_rig import Rig, numbers, rig, zookeeper
 from tallymark.cli.servers.mirror import command
 from tallymark.client.admin.admin import Admin
 from tallymark.client.connector.connector import ConsumerConnector
+from tallymark.client.core.partition_layout import Layout
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.deployment import Mirror as MirrorSettings
 from tallymark.mirror import OffsetTranslator, refused
+from tallymark.mirror.copying.copier import Copier
+from tallymark.mirror.copying.topics import TargetTopics
 from tallymark.mirror.mirrors import Mirrors
 from tallymark.mirror.monitoring.metrics import MirrorMetrics
 from tallymark.mirror.offsets import checkpoints
@@ -341,3 +344,40 @@ def test_the_command_serves_metrics_and_ends_in_order(rig: Rig) -> None:
         process.kill()
         process.wait()
     assert "Traceback" not in log.read_text()
+
+
+def test_a_rebalance_does_not_wait_for_all_topics_that_were_read(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group rebalances at each new topic. Before it gave partitions up it created all topics
+    at the target that were read and not copied yet: of a thousand, minutes."""
+    rig.start("source", "target")
+    for number in range(6):
+        rig.topic("source", f"t{number}")
+        rig.publish("source", f"t{number}", [b"1"])
+    created: list[str] = []
+    at_release: list[list[str]] = []
+    made: list[str] = []
+    layout, drain = TargetTopics.layout, Copier.drain
+
+    def while_another_is_made(topics: TargetTopics, topic: str, partition: int) -> Layout:
+        if topic not in created:
+            created.append(topic)
+        if not made:
+            made.append("new")
+            rig.topic("source", "new")
+            eventually(mirror.mirror._releasing.is_set)
+        return layout(topics, topic, partition)
+
+    def noted(copier: Copier, seconds: float) -> bool:
+        at_release.append(list(created))
+        return drain(copier, seconds)
+
+    monkeypatch.setattr(TargetTopics, "layout", while_another_is_made)
+    monkeypatch.setattr(Copier, "drain", noted)
+    rig.publish("source", "t0", [b"2"])
+    mirror = rig.mirror()
+    eventually(lambda: all(rig.count(f"t{number}") for number in range(6)))
+    mirror.stop()
+    assert next(topics for topics in at_release if topics) == created[:1]
+    assert rig.values("t0") == [b"1", b"2"]

@@ -157,9 +157,11 @@ class Mirror:
     # -- copying ------------------------------------------------------------------------------
 
     def _copy_waiting(self) -> set[Partition]:
-        """Copy what was read, oldest first. Returns the partitions that must start over."""
+        """Copy what was read, oldest first, until the connector wants to give partitions up: it
+        waits for the lock, and what was read and not sent is read again. Returns the partitions
+        that must start over."""
         stale = self._take_gaps()
-        while self._waiting and not stale:
+        while self._waiting and not stale and not self._releasing.is_set():
             piece = self._waiting[0]
             partition = (piece.topic, piece.partition)
             if not self._source.knows(partition):

@@ -24,7 +24,7 @@ class AsyncLookups:
     def __init__(self, answered: threading.Event) -> None:
         self._answered = answered
         self._pool: ThreadPoolExecutor | None = None
-        self._due: dict[PartitionProgress, Future[Reset]] = {}
+        self._due: dict[PartitionProgress, Future[Reset | None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._due)
@@ -33,14 +33,16 @@ class AsyncLookups:
         return item in self._due
 
     def ask(self, item: PartitionProgress, question: Callable[[], Reset]) -> None:
-        """Have ``question`` answered in another thread."""
+        """Have ``question`` answered in another thread, if the partition is not given up before a
+        thread comes to it: a group that rebalances again and again would ask about all partitions
+        of all its assignments, one after the other."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_THREADS, "tallymark-positions")
-        future = self._due[item] = self._pool.submit(question)
+        future = self._due[item] = self._pool.submit(_answer, item, question)
         future.add_done_callback(lambda _: self._answered.set())
 
-    def answers(self) -> list[tuple[PartitionProgress, Future[Reset]]]:
-        """What has been answered since, or has failed."""
+    def answers(self) -> list[tuple[PartitionProgress, Future[Reset | None]]]:
+        """What has been answered since, or has failed. None: the partition was given up."""
         done = [(item, future) for item, future in self._due.items() if future.done()]
         for item, _ in done:
             del self._due[item]
@@ -50,3 +52,7 @@ class AsyncLookups:
         """Wait for the questions under way; they end when the client is closed."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _answer(item: PartitionProgress, question: Callable[[], Reset]) -> Reset | None:
+    return question() if item.active else None

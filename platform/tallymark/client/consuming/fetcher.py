@@ -154,7 +154,8 @@ class FetcherThread:
             if not item.active:
                 continue
             try:
-                self._reset(item, answer.result())
+                if (reset := answer.result()) is not None:
+                    self._reset(item, reset)
             except KafkaError as error:
                 self._wait_or_raise(item, error)
             except (TimedOutError, ConnectError) as error:

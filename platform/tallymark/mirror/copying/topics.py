@@ -8,6 +8,7 @@ import time
 from typing import Final
 
 from tallymark.client.admin.admin import Admin
+from tallymark.client.admin.topics import TopicDescription
 from tallymark.client.core.partition_layout import Layout
 from tallymark.deployment import Mirror
 from tallymark.errors import CODES, KafkaError
@@ -16,6 +17,9 @@ from tallymark.mirror.source.catalog import Catalog
 KEPT: Final = frozenset(
     {"retention.ms", "retention.bytes", "cleanup.policy", "max.message.bytes", "segment.bytes"}
 )
+_NOT_THERE: Final = {
+    CODES[name] for name in ("UNKNOWN_TOPIC_OR_PARTITION", "TOPIC_AUTHORIZATION_FAILED")
+}
 _log: Final = logging.getLogger("mirror")
 GROWTH_SECONDS: Final = 10.0
 """How often to ask again whether the target has the partition by now."""
@@ -76,21 +80,32 @@ class TargetTopics:
 
     def _read_layout(self, topic: str, partition: int) -> tuple[Layout, int]:
         name = self._settings.target_topic(topic)
-        here = self._source.topics().get(topic)
-        there = self._target.topics().get(name)
+        here = _described(self._source, topic)
+        there = _described(self._target, name)
         if there is None:
             if here is None:
                 raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], topic)
             configs = {
                 key: value for key, value in self._catalog.configs(topic).items() if key in KEPT
             }
-            self._target.create_topic(name, here.partition_count, configs, if_not_exists=True)
-            there = self._target.topics().get(name)
+            self._target.create_topic(name, len(here.partitions), configs, if_not_exists=True)
+            there = _described(self._target, name)
             if there is None:  # not all brokers know of it yet
                 raise KafkaError(CODES["LEADER_NOT_AVAILABLE"], name)
-        count = max(partition + 1, here.partition_count if here else 0)
-        keeps = self._settings.partitions == "keep" and there.partition_count >= count
+        count = max(partition + 1, len(here.partitions) if here else 0)
+        keeps = self._settings.partitions == "keep" and len(there.partitions) >= count
         if not keeps and self._settings.partitions == "keep":
             text = "%s has %d partitions, its source %d: keys decide which is for which"
-            _log.warning(text, name, there.partition_count, count)
-        return Layout(name, there.partition_count, keeps), count
+            _log.warning(text, name, len(there.partitions), count)
+        return Layout(name, len(there.partitions), keeps), count
+
+
+def _described(admin: Admin, topic: str) -> TopicDescription | None:
+    """The topic, requested by its name: a list of all topics for each of thousands of new ones took
+    longer than anything else. None: there is none that we may see."""
+    found = admin.describe_topics([topic])
+    if (error := found.errors.get(topic)) is None:
+        return found.done.get(topic)
+    if isinstance(error, KafkaError) and error.code in _NOT_THERE:
+        return None
+    raise error
