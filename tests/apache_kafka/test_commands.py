@@ -12,6 +12,7 @@ from typing import Any
 import click
 import pytest
 from broker_kinds import new_topic
+from commands import elsewhere as elsewhere
 from commands import run_command
 from confluent_kafka import Producer as Confluent
 
@@ -26,13 +27,6 @@ pytestmark = [pytest.mark.apache_kafka, pytest.mark.process]
 
 SECONDS = 20.0
 FORMATS = pytest.mark.parametrize("name", ["t.jsonl", "t.avro"])
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TALLYMARK_SETTINGS", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

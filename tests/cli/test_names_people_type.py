@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import elsewhere as elsewhere
 from commands import run_command
 from rich.table import Table
 
@@ -39,13 +40,6 @@ from tallymark.testing import MemoryBroker
 def broker() -> Iterator[MemoryBroker]:
     with MemoryBroker() as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TALLYMARK_SETTINGS", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
 
 
 def typed(*words: str, given: bytes = b"", code: int = 0) -> Result:

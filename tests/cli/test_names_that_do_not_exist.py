@@ -9,11 +9,11 @@ find-hanging --broker 99`` said to see a command that does not exist.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from commands import elsewhere as elsewhere
 
 from tallymark.cli.main import command as root
 from tallymark.client import Admin, Producer
@@ -39,13 +39,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerThread]:
         with Producer(bootstrap_servers=running.bootstrap_servers, audit=False) as producer:
             producer.send("clicks", b"1").result()
         yield running
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TALLYMARK_SETTINGS", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
 
 
 def typed(broker: BrokerThread, line: str) -> tuple[int, str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
+import pytest
 from click.testing import CliRunner, Result
 
 from tallymark.errors import UserError
@@ -18,3 +21,12 @@ def run_command(command: click.Command, *words: str, code: int = 0) -> Result:
         raise result.exception
     assert result.exit_code == code, result.output
     return result
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Import it into a module whose commands must find no settings: its tests run in an empty
+    folder, which is their home too."""
+    monkeypatch.delenv("TALLYMARK_SETTINGS", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
