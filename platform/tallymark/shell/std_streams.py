@@ -28,7 +28,7 @@ def noticing_readers() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError as error:
-        if not any(map(_nobody_reads, (_STDOUT, _STDERR))):
+        if not any(map(_has_no_reader, (_STDOUT, _STDERR))):
             raise  # a pipe or socket of its own broke: that is a failure
         raise ReaderGone from error
 
@@ -37,7 +37,7 @@ def output_is_read() -> bool:
     """Whether there is a reader of standard output, as long as can be known: for a command that
     waits and writes nothing meanwhile, so that no write fails."""
     try:
-        return not _nobody_reads(sys.stdout.fileno())
+        return not _has_no_reader(sys.stdout.fileno())
     except OSError:  # of a test: no file of the operating system
         return True
 
@@ -47,7 +47,7 @@ def drop_output() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         for stream in (sys.stdout, sys.stderr):
-            if _nobody_reads(stream.fileno()):
+            if _has_no_reader(stream.fileno()):
                 os.dup2(nowhere, stream.fileno())
     finally:
         os.close(nowhere)
@@ -66,7 +66,7 @@ def open_missing() -> None:
         setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8"))  # noqa: SIM115  # it stays
 
 
-def _nobody_reads(descriptor: int) -> bool:
+def _has_no_reader(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)  # only what is reported without being asked for: errors
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))

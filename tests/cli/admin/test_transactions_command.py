@@ -201,8 +201,8 @@ def test_what_people_ask_for_wrongly_is_told(broker: AnyBroker) -> None:
         run(broker, "list", "--state", "Onging")
     with pytest.raises(UserError, match="'soon' is no time; give 90s"):
         run(broker, "list", "--open-for", "soon")
-    with pytest.raises(UserError, match="there is no transactional id nobody-"):
-        run(broker, "describe", f"nobody-{topic}")
+    with pytest.raises(UserError, match="there is no transactional id unused-"):
+        run(broker, "describe", f"unused-{topic}")
     with pytest.raises(UserError, match="give one of --start-offset and --producer-id"):
         run(broker, "abort", topic, "-p", "0")
     with pytest.raises(UserError, match="none is open there"):

@@ -45,8 +45,9 @@ from tallymark.replication.model import ChangeState, PartitionState
 TOPICS_FILE: Final = "topics.json"
 PRODUCER_IDS_FILE: Final = "producer-ids.json"
 PRODUCER_ID_BLOCK: Final = 1000
-_MOST_CHARACTERS: Final = 249  # of a name in an error: as long as that of a topic may be
 """Ids taken at once: the rest of a block is lost at a restart, and there are 2^63 of them."""
+_MOST_CHARACTERS: Final = 249
+"""Of a name in an error: as many as that of a topic may have."""
 
 
 class LocalCluster:
