@@ -106,6 +106,16 @@ def version_of(
     return found
 
 
+def check_version(
+    registry: RegistryClient, subject: str, version: int | None, *, deleted: bool
+) -> None:
+    """UserError where there is no such version, or for None no version at all; ``deleted``: a
+    softly deleted one counts."""
+    versions = registry.versions(subject, deleted=deleted)
+    if not versions or (version is not None and version not in versions):
+        raise _missing(registry, subject, str(version))
+
+
 def _missing(registry: RegistryClient, subject: str, version: str) -> UserError:
     if registry.versions(subject):
         return UserError(

@@ -25,7 +25,12 @@ from tallymark_schema_registry.cli.reasons import (
     verdict_document,
     verdict_lines,
 )
-from tallymark_schema_registry.cli.texts import read_text, reference_option, schema_of
+from tallymark_schema_registry.cli.texts import (
+    check_version,
+    read_text,
+    reference_option,
+    schema_of,
+)
 
 _NORMALIZE: Final = "Normalize it: names in full, attributes and references in order."
 _DRY_RUN: Final = "Only show what would happen."
@@ -107,9 +112,11 @@ def delete(**options: Any) -> None:
     subject, version, permanent = options["subject"], options["version"], options["permanent"]
     what = f"{subject} version {version}" if version else f"all versions of {subject}"
     how = " for good" if permanent else ""
-    if not confirmed(f"delete {what}{how}", dry_run=options["dry_run"], yes=options["yes"]):
-        return
     with exit_codes(), client(take_access(options)) as registry:
+        if not options["yes"]:  # else the deletion itself says that it is not there
+            check_version(registry, subject, version, deleted=permanent)
+        if not confirmed(f"delete {what}{how}", dry_run=options["dry_run"], yes=options["yes"]):
+            return
         if version:
             deleted = [registry.delete_version(subject, version, permanent=permanent)]
         else:

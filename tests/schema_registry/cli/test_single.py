@@ -244,10 +244,33 @@ def test_no_registry_exits_with_3(
 
 
 def test_delete_asks_first(url: str) -> None:
+    said("register", "s", file(RECORD))
     with pytest.raises(UserError, match="to delete all versions of s has to be confirmed"):
         said("delete", "s")
-    result: Result = run_command(schema, "delete", "s", "3", "--permanent", "--dry-run")
-    assert result.stderr == "would delete s version 3 for good\n"
+    result: Result = run_command(schema, "delete", "s", "1", "--permanent", "--dry-run")
+    assert result.stderr == "would delete s version 1 for good\n"
+    assert said("get", "s") == f"{RECORD}\n", "nothing was deleted"
+
+
+@pytest.mark.parametrize("question", [("--dry-run",), ()])
+def test_what_does_not_exist_cannot_be_deleted_even_dryly(
+    url: str, question: tuple[str, ...]
+) -> None:
+    """A stranger misspelt a subject, and ``--dry-run`` said that it would be deleted."""
+    said("register", "s", file(RECORD))
+    said("register", "gone", file(RECORD))
+    said("delete", "gone", "--yes")
+    for words, why in (
+        (("nosuch",), "there is no subject nosuch; see 'tallymark schema list'"),
+        (("s", "7"), "there is no version 7 of s; see 'tallymark schema list --all s'"),
+        (("s", "7", "--permanent"), "there is no version 7 of s; see"),
+        (("gone",), "gone was deleted; see 'tallymark schema list --deleted gone'"),
+    ):
+        with pytest.raises(UserError) as caught:
+            said("delete", *words, *question)
+        assert why in str(caught.value)
+    dry = run_command(schema, "delete", "gone", "--permanent", "--dry-run")
+    assert dry.stderr == "would delete all versions of gone for good\n"
 
 
 def test_delete_and_undelete(url: str) -> None:
