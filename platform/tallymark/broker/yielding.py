@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 _TURN: Final = 50
 SLICE_SECONDS: Final = 0.003
 """How long a thread works without a pause. The interpreter takes its lock from it for the event
@@ -23,6 +24,24 @@ async def in_turns(items: Iterable[T], turn: int = _TURN) -> AsyncIterator[T]:
         yield item
         if number % turn == 0:
             await asyncio.sleep(0)
+
+
+async def side_by_side(items: Sequence[T], work: Callable[[T], Awaitable[R]], most: int) -> list[R]:
+    """The results of ``work`` in the order of ``items``. It is begun in that order, for at most
+    ``most`` items at a time; after each one the event loop runs other tasks. An error of one
+    cancels the others."""
+    left = enumerate(items)
+    results: dict[int, R] = {}
+
+    async def one_after_the_other() -> None:
+        for number, item in left:
+            results[number] = await work(item)
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(most, len(items))):
+            group.create_task(one_after_the_other())
+    return [results[number] for number in range(len(items))]
 
 
 class Slices:

@@ -25,12 +25,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tallymark.broker.metadata.image import MetadataImage, PartitionImage, TopicImage
-from tallymark.broker.requests.create_topic import auto_create
+from tallymark.broker.requests.create_topic import CHANGED_AT_ONCE, auto_create
 from tallymark.broker.requests.partition_facts import partition_facts
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.security.authorizer import operations_bits
 from tallymark.broker.settings.topic_configs import check_name
 from tallymark.broker.state import BrokerState
+from tallymark.broker.yielding import side_by_side
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
@@ -80,12 +81,14 @@ def handle(
 async def _create_then_answer(
     answer: _Answer, asked: Sequence[MetadataRequestTopic], unknown: Sequence[str]
 ) -> MetadataResponse:
-    for name in unknown:
+    async def create(name: str) -> None:
         try:
             answer.check_may_create(name)
             await auto_create(answer.state, name)
         except KafkaError as error:
             answer.failed[name] = error
+
+    await side_by_side(unknown, create, CHANGED_AT_ONCE)
     return answer.response(answer.asked(topic) for topic in asked)
 
 

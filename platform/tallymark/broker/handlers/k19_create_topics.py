@@ -23,14 +23,19 @@ from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
-from tallymark.broker.requests.create_topic import check_not_own, check_topic, create_topic
+from tallymark.broker.requests.create_topic import (
+    CHANGED_AT_ONCE,
+    check_not_own,
+    check_topic,
+    create_topic,
+)
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.security.authorizer import require
 from tallymark.broker.settings.config_alter import once
 from tallymark.broker.settings.config_describe import describe_topic
 from tallymark.broker.settings.topic_configs import check_total
 from tallymark.broker.state import BrokerState
-from tallymark.broker.yielding import in_turns
+from tallymark.broker.yielding import side_by_side
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.acls.words import CLUSTER_NAME, Operation, ResourceType
 from tallymark.protocol.messages import (
@@ -46,13 +51,13 @@ from tallymark.protocol.schema import ZERO_UUID
 async def handle(
     state: BrokerState, request: CreateTopicsRequest, call: Call
 ) -> CreateTopicsResponse:
-    """One after the other, in the order of the request."""
+    """Topics are begun in the order of the request, some at a time: an image shows them all."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.timeout_ms / 1000
     named = Counter(topic.name for topic in request.topics)
     partitions = sum(_partitions(state, topic) for topic in request.topics)
-    answers: list[CreateTopicsResponseTopic] = []
-    async for topic in in_turns(request.topics):
+
+    async def answer(topic: CreateTopicsRequestTopic) -> CreateTopicsResponseTopic:
         try:
             if len(request.topics) > 1:
                 check_total(partitions)
@@ -60,13 +65,13 @@ async def handle(
                 raise KafkaError(CODES["INVALID_REQUEST"], f"{topic.name[:80]!r} is named twice")
             _authorize(state, call, topic.name)
             left_ms = int((deadline - loop.time()) * 1000)
-            answers.append(await _create(state, topic, call, request.validate_only, left_ms))
+            return await _create(state, topic, call, request.validate_only, left_ms)
         except KafkaError as error:
-            answers.append(
-                CreateTopicsResponseTopic(
-                    name=topic.name, error_code=error.code, error_message=str(error)
-                )
+            return CreateTopicsResponseTopic(
+                name=topic.name, error_code=error.code, error_message=str(error)
             )
+
+    answers = await side_by_side(request.topics, answer, CHANGED_AT_ONCE)
     return CreateTopicsResponse(topics=answers)
 
 

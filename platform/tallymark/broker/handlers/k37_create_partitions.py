@@ -20,12 +20,12 @@ from collections.abc import Sequence
 
 from tallymark.broker.metadata.assignment import grow
 from tallymark.broker.requests.config_resources import topic_of
-from tallymark.broker.requests.create_topic import check_not_own
+from tallymark.broker.requests.create_topic import CHANGED_AT_ONCE, check_not_own
 from tallymark.broker.requests.registry import Call, register
 from tallymark.broker.security.authorizer import require
 from tallymark.broker.settings.topic_configs import check_partitions, check_total
 from tallymark.broker.state import BrokerState
-from tallymark.broker.yielding import in_turns
+from tallymark.broker.yielding import side_by_side
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.acls.words import Operation, ResourceType
 from tallymark.protocol.messages import (
@@ -39,13 +39,13 @@ from tallymark.protocol.messages import (
 async def handle(
     state: BrokerState, request: CreatePartitionsRequest, call: Call
 ) -> CreatePartitionsResponse:
-    """One after the other, in the order of the request."""
+    """Topics are begun in the order of the request, some at a time: an image shows them all."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.timeout_ms / 1000
     named = Counter(topic.name for topic in request.topics)
-    results: list[CreatePartitionsResponseResult] = []
     partitions = sum(max(0, topic.count) for topic in request.topics)
-    async for topic in in_turns(request.topics):
+
+    async def result(topic: CreatePartitionsRequestTopic) -> CreatePartitionsResponseResult:
         code, message = 0, None
         try:
             if len(request.topics) > 1:
@@ -60,10 +60,13 @@ async def handle(
                 )
         except KafkaError as error:
             code, message = error.code, str(error)
-        results.append(
-            CreatePartitionsResponseResult(name=topic.name, error_code=code, error_message=message)
+        return CreatePartitionsResponseResult(
+            name=topic.name, error_code=code, error_message=message
         )
-    return CreatePartitionsResponse(results=results)
+
+    return CreatePartitionsResponse(
+        results=await side_by_side(request.topics, result, CHANGED_AT_ONCE)
+    )
 
 
 def _check(

@@ -27,6 +27,7 @@ from typing import Final, TypeAlias, TypeVar
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
 from tallymark.broker.metadata.port import LeadershipClaim, Membership, OnChange, StateOutcome
 from tallymark.broker.metadata.producer_ids import ProducerIds
+from tallymark.broker.metadata.shared_refresh import SharedRefresh
 from tallymark.broker.metadata.zookeeper_controller import ControllerTask
 from tallymark.broker.metadata.zookeeper_membership import MembershipWatch, NoLogs
 from tallymark.broker.metadata.zookeeper_operations import delete_topics, elect_leaders, reassign
@@ -86,7 +87,8 @@ class ZooKeeperCluster:
         self._on_failure, self._files, self._folder = on_failure, files, folder
         self._thread = threads(1, "tallymark-zookeeper")
         self._loop = asyncio.get_running_loop()
-        self._refreshing = asyncio.Lock()
+        self.refresh: Final = SharedRefresh(self._read_and_apply)
+        """Reads the state and applies it; the image is not older than the call."""
         self._dirty = asyncio.Event()
         self._ids = ProducerIds(lambda: self._answered(lambda: next_block(zookeeper, node_id)))
         self._watches: list[Watch] = []
@@ -135,15 +137,6 @@ class ZooKeeperCluster:
         await self.refresh()
         self._task = asyncio.create_task(self._follow(), name="metadata refresh")
         self._task.add_done_callback(_ended)
-
-    async def refresh(self) -> MetadataImage:
-        """Read the state and apply it; the image is not older than the call."""
-        async with self._refreshing:
-            image = await self._run(self._view.read_in_office)
-            if image.features.level(REPLICATION) > 0:
-                await self._replicate()
-            await self._apply(image)
-            return image
 
     async def create_topic(
         self,
@@ -268,8 +261,8 @@ class ZooKeeperCluster:
         if self._membership is not None:
             self._membership.stop()
         self._dirty.set()
+        await self.refresh.stop(STOP_SECONDS)
         if task is not None:
-            await asyncio.wait([task], timeout=STOP_SECONDS)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -310,6 +303,13 @@ class ZooKeeperCluster:
                 log.warning("the image of the cluster stays as it is: %s", error)
             except TallymarkError as error:
                 log.error("the image of the cluster cannot be read: %s", error)
+
+    async def _read_and_apply(self) -> MetadataImage:
+        image = await self._run(self._view.read_in_office)
+        if image.features.level(REPLICATION) > 0:
+            await self._replicate()
+        await self._apply(image)
+        return image
 
     async def _replicate(self) -> None:
         """Take part in what partitions with several replicas need; before the image is applied,

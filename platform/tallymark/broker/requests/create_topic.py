@@ -18,6 +18,9 @@ from tallymark.replication.placement import spread
 
 log = logging.getLogger(__name__)
 
+CHANGED_AT_ONCE: Final = 50
+"""Topics of one request. Each waits for an image of the cluster that has it; what is changed
+meanwhile is in the same image, so a request of hundreds needs few of them."""
 _STATE_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
