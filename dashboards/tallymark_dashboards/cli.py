@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-
 import click
 
 from tallymark.deployment import find_settings, load
+from tallymark.processes.gc_pauses import keep_loaded
 from tallymark.processes.process import run_process
 from tallymark_dashboards.server import DashboardServer
 
@@ -22,8 +21,7 @@ def command(settings: str | None) -> None:
         servers.append(DashboardServer(deployment, str(path) if path else None))
         # What has been loaded stays: to look through it again and again takes 0.1 s each time, in
         # the middle of a page.
-        gc.collect()
-        gc.freeze()
+        keep_loaded()
         return servers[0]
 
     run_process("dashboards", start, check=lambda: servers[0].check())

@@ -38,6 +38,21 @@ def test_a_state_of_apache_kafka_is_written_as_it_was() -> None:
     assert encode_state(decode_state("/x", content, 3)) == content
 
 
+def test_states_with_the_same_content_have_each_the_version_of_its_node() -> None:
+    """Contents are read once: of ten thousand partitions few differ."""
+    content = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}'
+    versions = [decode_state("/x", content, version).version for version in (3, 9)]
+    assert versions == [3, 9]
+
+
+def test_of_malformed_nodes_with_the_same_content_each_is_named() -> None:
+    for path in ("/x", "/y"):
+        with pytest.raises(MalformedNodeError) as caught:
+            decode_state(path, b'{"leader":1}', 0)
+        assert caught.value.path == path
+        assert path in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "incomplete", ["[]", '{"a":[1,2]}', '{"1":[1]}', '{"1":[1,"2"]}', '{"1":3}']
 )

@@ -63,11 +63,11 @@ class ManyPartitions:
 
     def wait_until_whole(self) -> None:
         """Until each partition has a leader and all replicas in sync."""
-        _until(lambda: self._lack(None, 3) == 0, "all partitions are whole")
+        self._wait_topic_by_topic(None, 3, "all partitions are whole")
 
     def wait_until_led_without(self, broker: int) -> None:
         """Until each partition has a leader other than ``broker``."""
-        _until(lambda: self._lack(broker, 1) == 0, f"others lead than broker {broker}")
+        self._wait_topic_by_topic(broker, 1, f"others lead than broker {broker}")
 
     def wait_until_led_by(self, broker: int) -> None:
         """Until ``broker`` says that it leads them all."""
@@ -85,24 +85,27 @@ class ManyPartitions:
             admin.elect_leaders(keys).check()
         self.wait_until_led_by(1)
 
-    def _lack(self, without: int | None, members: int) -> int:
-        """How many partitions lack a leader, are led by ``without``, or have a smaller ISR; as the
-        first other broker says."""
+    def _wait_topic_by_topic(self, without: int | None, members: int, what: str) -> None:
+        """Until each partition has a leader other than ``without`` and so many in sync. One topic
+        at a time: to describe all of them over and over takes most of the broker's processor."""
         other = next(one for number, one in self._brokers.brokers.items() if number != without)
-        parts = self._described(other)
-        bad = [
-            part
-            for part in parts
-            if part.leader_id in (-1, without) or len(part.isr_nodes) < members
-        ]
-        return len(bad) + self.count - len(parts)
+
+        def is_done(topic: str, size: int) -> bool:
+            parts = self._described(other, [topic])
+            return size == sum(
+                part.leader_id not in (-1, without) and len(part.isr_nodes) >= members
+                for part in parts
+            )
+
+        for topic, size in zip(self._topics, self._sizes, strict=True):
+            _until(partial(is_done, topic, size), what)
 
     def _leads_of(self, asked: OwnBroker, broker: int) -> int:
-        return sum(part.leader_id == broker for part in self._described(asked))
+        return sum(part.leader_id == broker for part in self._described(asked, self._topics))
 
-    def _described(self, broker: OwnBroker) -> list[MetadataResponsePartition]:
-        """As ``broker`` describes them; empty where it does not answer."""
-        topics = [MetadataRequestTopic(name=name) for name in self._topics]
+    def _described(self, broker: OwnBroker, names: list[str]) -> list[MetadataResponsePartition]:
+        """As ``broker`` describes these topics; empty where it does not answer."""
+        topics = [MetadataRequestTopic(name=name) for name in names]
         try:
             with WireClient(broker.address, timeout=_ASK_SECONDS) as wire:
                 found = wire.ask(MetadataRequest(topics=topics), 12).topics

@@ -235,6 +235,13 @@ class Log(CopyingLog):
         if self._config.flush_before_expose:
             self.flush()  # records that readers saw before a crash must stay visible
 
+    def note_epoch(self, epoch: int) -> None:
+        """:meth:`start_epoch` without the disk, for a leader whose epoch is stored elsewhere. The
+        flush of the first record stores it; until then a crash may forget it, and records that it
+        leaves have it in their batches."""
+        self.check_usable()
+        self._epochs.note(epoch, self.end_offset)
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the greatest epoch not above ``epoch``; (-1, -1) where that is not
         known (KIP-320). A reader beyond that offset has read records that were cut off."""

@@ -12,6 +12,7 @@ from brokers_in_memory import BrokersInMemory, eventually
 from cluster_members import delete
 
 from tallymark import Admin
+from tallymark.client import ConfigResource
 from tallymark.errors import KafkaError
 from tallymark.replication.model import Assignment
 from tallymark.testing.memory_files import MemoryFiles
@@ -49,6 +50,25 @@ def test_what_is_acknowledged_is_on_all_and_outlives_its_leader(cluster: Cluster
     assert cluster.wait_until_equal("t") == VALUES
     eventually(lambda: set(cluster.state("t").isr) == {1, 2, 3})
     assert cluster.state("t").leader_epoch >= 1
+
+
+def test_the_minimum_of_all_topics_holds_at_once_when_it_is_changed(tmp_path: Path) -> None:
+    """A leader took it from the settings when a state of its topic changed, so a topic in which
+    nothing changed went on with the old minimum."""
+    with BrokersInMemory(tmp_path) as cluster:
+        cluster.create("t")
+        write(cluster, VALUES[:1])
+        leader = cluster.leader("t")
+        for one in set(cluster.brokers) - {leader}:
+            cluster.brokers[one].stop()
+        eventually(lambda: cluster.state("t").isr == (leader,))
+        assert error_of(cluster) == "NONE"
+        with Admin(bootstrap_servers=cluster.any_address) as admin:
+            everywhere = ConfigResource("broker", "")
+            admin.alter_configs({everywhere: {"min.insync.replicas": "2"}}).check()
+            eventually(lambda: error_of(cluster) == "NOT_ENOUGH_REPLICAS")
+            admin.alter_configs({everywhere: {"min.insync.replicas": None}}).check()
+            eventually(lambda: error_of(cluster) == "NONE")
 
 
 def test_with_too_few_in_sync_acks_all_is_refused_and_acks_1_is_not(cluster: Cluster) -> None:

@@ -7,8 +7,10 @@ from uuid import UUID
 import pytest
 
 from tallymark.broker.replicas.answers import is_expected, read_answer, read_offset, what_to_do
-from tallymark.broker.replicas.fetch_requests import Candidate, choose, range_requests
+from tallymark.broker.replicas.candidates import Candidate, Candidates, longest_wait_ms
+from tallymark.broker.replicas.fetch_requests import range_requests
 from tallymark.broker.replicas.fetch_settings import FetchSettings, slot_of
+from tallymark.broker.replicas.sessions import FollowerSession
 from tallymark.broker.settings.text import parse
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
@@ -33,27 +35,57 @@ def candidate(index: int, *, until_ms: int = -1, throttled: bool = False) -> Can
     return Candidate((TOPIC, index), ASK if until_ms < 0 else None, max(0, until_ms), throttled)
 
 
+def asked(session: FollowerSession) -> list[int]:
+    """The partitions of the next request, and of those before."""
+    session.next()
+    return sorted(index for _, index in session.known)
+
+
 def test_what_is_set_aside_is_left_out_and_the_leader_waits_no_longer_than_until_its_time() -> None:
-    free = ReplicationThrottle(None, 0)
-    each = [candidate(0), candidate(1, until_ms=1_200), candidate(2, until_ms=0)]
-    choice = choose(each, free, 1_000)
-    assert list(choice.asks) == [(TOPIC, 0)]
-    assert choice.again_ms == 1_200
-    assert choice.wait_ms(1_000, FetchSettings()) == 200
-    assert choose([candidate(0)], free, 1_000).wait_ms(1_000, FetchSettings()) == 500
+    free, session = ReplicationThrottle(None, 0), FollowerSession()
+    candidates = Candidates(session)
+    candidates.put(candidate(0))
+    assert candidates.again_ms(free, 1_000) is None
+    assert longest_wait_ms(None, 1_000, FetchSettings()) == 500
+    candidates.put(candidate(1, until_ms=1_200))
+    candidates.put(candidate(2, until_ms=0))
+    assert candidates.again_ms(free, 1_000) == 1_200
+    assert longest_wait_ms(1_200, 1_000, FetchSettings()) == 200
+    assert asked(session) == [0]
+    assert candidates.due(1_200) == [(TOPIC, 1), (TOPIC, 2)]
+    candidates.put(candidate(1))
+    candidates.drop((TOPIC, 0))
+    assert asked(session) == [1]
+    assert list(candidates.resting) == [(TOPIC, 2)]
 
 
 def test_throttled_partitions_wait_until_what_came_is_paid_for_and_others_do_not() -> None:
-    throttle = ReplicationThrottle(100, 0)
-    each = [candidate(0, throttled=True), candidate(1)]
-    first = choose(each, throttle, 0)
-    assert list(first.asks) == [(TOPIC, 0), (TOPIC, 1)]
-    assert first.throttled == {(TOPIC, 0)}
+    throttle, session = ReplicationThrottle(100, 0), FollowerSession()
+    candidates = Candidates(session)
+    candidates.put(candidate(0, throttled=True))
+    candidates.put(candidate(1))
+    assert candidates.again_ms(throttle, 0) is None
+    assert asked(session) == [0, 1]
+    assert candidates.is_throttled((TOPIC, 0))
     throttle.charge(300, 0)  # at least one batch passes, however large
-    second = choose(each, throttle, 500)
-    assert list(second.asks) == [(TOPIC, 1)]
-    assert second.again_ms == 2_001
-    assert list(choose(each, throttle, 2_001).asks) == [(TOPIC, 0), (TOPIC, 1)]
+    assert candidates.again_ms(throttle, 500) == 2_001
+    assert asked(session) == [1]
+    candidates.put(candidate(0, throttled=True))
+    assert asked(session) == [1], "what is looked at meanwhile waits, too"
+    assert candidates.again_ms(throttle, 2_001) is None
+    assert asked(session) == [0, 1]
+
+
+def test_a_partition_that_is_throttled_no_more_is_asked_for_at_once() -> None:
+    throttle, session = ReplicationThrottle(100, 0), FollowerSession()
+    candidates = Candidates(session)
+    candidates.put(candidate(0, throttled=True))
+    throttle.charge(300, 0)
+    candidates.again_ms(throttle, 0)
+    assert not session.wants_any
+    candidates.put(candidate(0))
+    assert candidates.again_ms(throttle, 0) is None
+    assert asked(session) == [0]
 
 
 def test_records_beside_an_error_or_a_parting_are_not_looked_at() -> None:

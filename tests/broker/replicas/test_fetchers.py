@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from copying import ME, SETTINGS, Copying, eventually
 
-from tallymark.broker.replicas import fetch_requests
+from tallymark.broker.replicas import sessions
 from tallymark.broker.replicas.fetching import Followers
 from tallymark.errors import CODES
 
@@ -266,7 +266,7 @@ def test_a_session_of_very_many_partitions_begins_in_parts(
 ) -> None:
     """A request that named 10,000 partitions was encoded in one turn of the event loop, and its
     answer decoded in one: everybody else waited for 50 ms."""
-    monkeypatch.setattr(fetch_requests, "MOST_NEW", 10)
+    monkeypatch.setattr(sessions, "MOST_NEW", 10)
     copying = Copying()
     others = [copying.another("many", index) for index in range(35)]
 

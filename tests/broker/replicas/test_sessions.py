@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -39,45 +41,88 @@ def on_the_wire(fetch: NextFetch) -> PlainFetch:
 A, B = (TOPICS[0], 0), (TOPICS[1], 1)
 
 
-def test_the_first_request_names_all_and_later_ones_what_has_changed() -> None:
+def wanting(asks: Mapping[Key, Ask]) -> FollowerSession:
     session = FollowerSession()
-    first = session.next({A: ask(0), B: ask(5)})
+    for key, each in asks.items():
+        session.want(key, each)
+    return session
+
+
+def test_the_first_request_names_all_and_later_ones_what_has_changed() -> None:
+    session = wanting({A: ask(0), B: ask(5)})
+    first = session.next()
     assert (first.session_id, first.session_epoch, len(first.named)) == (0, 0, 2)
     assert session.answered(0, 77, [A, B]) is None
-    second = session.next({A: ask(3), B: ask(5)})
-    assert second == NextFetch(77, 1, ((A, ask(3)),), ())
+    session.want(A, ask(3))
+    session.want(B, ask(5))
+    assert session.next() == NextFetch(77, 1, ((A, ask(3)),), ())
     assert session.answered(0, 77, []) is None
-    assert session.next({B: ask(5)}) == NextFetch(77, 2, (), (A,))
+    session.want(A, None)
+    assert session.next() == NextFetch(77, 2, (), (A,))
+
+
+def test_of_many_partitions_a_request_looks_at_those_that_have_changed() -> None:
+    """Each request of a follower went over all of its 5,000 partitions: one that was written to
+    took most of a processor, in the brokers that copied it."""
+    session = wanting({(TOPICS[0], index): ask(0) for index in range(5_000)})
+    session.next(5_000)
+    session.answered(0, 77, [(TOPICS[0], index) for index in range(5_000)])
+    session.want((TOPICS[0], 7), ask(1))
+    assert len(session._changed) == 1
+    assert session.next().named == (((TOPICS[0], 7), ask(1)),)
 
 
 def test_a_leader_without_room_for_a_session_is_told_all_each_time() -> None:
-    session = FollowerSession()
-    session.next({A: ask(0)})
+    session = wanting({A: ask(0)})
+    session.next()
     assert session.answered(0, 0, [A]) is None
-    assert session.next({A: ask(0)}) == NextFetch(0, 0, ((A, ask(0)),), ())
+    assert session.next() == NextFetch(0, 0, ((A, ask(0)),), ())
+
+
+@pytest.mark.parametrize("room", [0, 77])
+def test_very_many_new_partitions_come_in_parts(room: int) -> None:
+    """With a session each request names the next ones, without it those before as well."""
+    keys = [(TOPICS[0], index) for index in range(25)]
+    session = wanting({key: ask(0) for key in keys})
+    counts: list[int] = []
+    while not counts or session.has_more:
+        fetch = session.next(10)
+        counts.append(len(fetch.named))
+        assert session.answered(0, room, [key for key, _ in fetch.named]) is None
+    assert counts == ([10, 10, 5] if room else [10, 20, 25])
+    assert set(session.known) == set(keys)
 
 
 def test_a_session_that_is_not_known_begins_anew_and_one_out_of_step_is_closed() -> None:
-    session = FollowerSession()
-    session.next({A: ask(0)})
+    session = wanting({A: ask(0)})
+    session.next()
     session.answered(0, 77, [A])
-    session.next({A: ask(0)})
+    session.next()
     assert session.answered(WRONG_EPOCH, 0, []) == ("fetch session 77: INVALID_FETCH_SESSION_EPOCH")
-    assert session.next({A: ask(0)}) == NextFetch(77, 0, ((A, ask(0)),), ())
+    assert session.next() == NextFetch(77, 0, ((A, ask(0)),), ())
     session.answered(0, 78, [A])
-    session.next({A: ask(0)})
+    session.next()
     assert session.answered(NOT_FOUND, 0, []) is not None
-    assert session.next({A: ask(0)}) == NextFetch(0, 0, ((A, ask(0)),), ())
+    assert session.next() == NextFetch(0, 0, ((A, ask(0)),), ())
+
+
+def test_another_connection_begins_without_a_session() -> None:
+    session = wanting({A: ask(0)})
+    session.next()
+    session.answered(0, 77, [A])
+    session.connection_closed()
+    assert session.next() == NextFetch(0, 0, ((A, ask(0)),), ())
 
 
 def test_the_epoch_begins_again_at_1_after_the_greatest() -> None:
-    session = FollowerSession()
-    session.next({A: ask(0)})
+    session = wanting({A: ask(0)})
+    session.next()
     session.answered(0, 77, [A])
     session._epoch = 2**31 - 1
-    session.next({A: ask(1)})
+    session.want(A, ask(1))
+    session.next()
     assert session.answered(0, 77, [A]) is None
-    assert session.next({A: ask(2)}).session_epoch == 1
+    assert session.next().session_epoch == 1
 
 
 @given(st.lists(keys, max_size=6), st.sampled_from((0, 77, 78)), st.booleans())
@@ -86,16 +131,17 @@ def test_an_answer_to_something_else_is_thrown_away(
 ) -> None:
     """An answer about partitions that were not asked for, or of another session, is one to another
     request, whatever it says."""
-    session = FollowerSession()
-    session.next({A: ask(0), B: ask(0)})
+    session = wanting({A: ask(0), B: ask(0)})
+    session.next()
+    session.want(A, ask(1))
     if not full:
         session.answered(0, 77, [A, B])
-        session.next({A: ask(1), B: ask(0)})
+        session.next()
     fits = set(told) <= {A, B} and len(set(told)) == len(told)
     fits &= set(told) == {A, B} if full else answered_as in (0, 77)
     assert (session.answered(0, answered_as, told) is None) == fits
     if not fits:
-        again = session.next({A: ask(1), B: ask(0)})
+        again = session.next()
         assert again.is_full
         assert len(again.named) == 2
 
@@ -107,7 +153,7 @@ class BothSides(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.asks: dict[Key, Ask] = {A: ask(0)}
-        self.session = FollowerSession()
+        self.session = wanting(self.asks)
         self.cache = FetchSessionCache(slots=2)
         self.ids = 100
         self.served: dict[Key, Ask] | None = None
@@ -116,17 +162,13 @@ class BothSides(RuleBasedStateMachine):
     @rule(key=keys, offset=offsets)
     def change(self, key: Key, offset: int) -> None:
         self.asks[key] = ask(offset)
+        self.session.want(key, self.asks[key])
 
     @rule(key=keys)
     def leave_out(self, key: Key) -> None:
         if len(self.asks) > 1:
             self.asks.pop(key, None)
-
-    @rule()
-    def turn(self) -> None:
-        """The first is asked for last: its records filled the answer."""
-        first = next(iter(self.asks))
-        self.asks[first] = self.asks.pop(first)
+            self.session.want(key, None)
 
     @rule()
     def evict(self) -> None:
@@ -138,12 +180,12 @@ class BothSides(RuleBasedStateMachine):
 
     @rule(loss=st.sampled_from(("none", "request", "answer")))
     def fetch(self, loss: str) -> None:
-        fetch = self.session.next(self.asks)
+        fetch = self.session.next()
         self.served = None
         if loss != "request":
             error, session_id, told = self.serve(on_the_wire(fetch))
         if loss != "none":
-            self.session = FollowerSession()  # the connection broke
+            self.session.connection_closed()
             self.served = None
             return
         why = self.session.answered(error, session_id, told)

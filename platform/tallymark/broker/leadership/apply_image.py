@@ -278,6 +278,8 @@ class Leadership:
         """Apply changed settings of the broker at once to every log whose topic does not override
         them."""
         self._settings = self._opener.settings = settings
+        if self._replicated is not None:
+            self._replicated.take_defaults()
         made: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         due: list[tuple[Partition, LogConfig]] = []
         for partition in self._partitions:

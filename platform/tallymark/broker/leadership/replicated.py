@@ -3,8 +3,8 @@
 ::
 
     image ── roles ─▶ over   waiters are answered, copying stops, the high watermark is noted
-                      begun  logs are opened, a leader's epoch is on the disk before its first
-                             record; then it leads, or copies from its leader
+                      begun  logs are opened, a leader's log has its epoch before the first record;
+                             then it leads, or copies from its leader
                       same   its leader hears of the new state (ISR, assignment, minimum)
 
 One :class:`~tallymark.broker.partitions.partition.Partition` is one role in one leader epoch; what
@@ -33,11 +33,18 @@ from tallymark.broker.leadership.roles import (
 from tallymark.broker.metadata.image import MetadataImage, TopicImage
 from tallymark.broker.partitions.partition import Partition
 from tallymark.broker.partitions.table import Partitions
+from tallymark.broker.yielding import in_turns
+from tallymark.errors import TallymarkError
 from tallymark.log import Log, LogManager
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.model import NO_LEADER, PartitionView, TopicSettings
 
 log: Final = logging.getLogger(__name__)
+
+NOTHING: Final = MetadataImage("")
+"""Of which every image differs."""
+_TURN: Final = 20
+"""Partitions that begin in one turn of the event loop, some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,7 @@ class ReplicatedPartitions:
         """The last lead of each partition that this process began: its epoch is in the log."""
         self._counted = False
         """Whether leads that the last image named were this broker's."""
+        self._defaults = owner.defaults()
 
     def registered(self, epoch: int) -> None:
         """This broker is registered under this broker epoch; what it led before was given up."""
@@ -103,6 +111,18 @@ class ReplicatedPartitions:
                     idle = Role(Duty.IDLE, NO_LEADER, role.epoch, role.topic_id)
                     self._hold(key, self._made(topic, key[1], gone.log, idle), idle)
 
+    def take_defaults(self) -> None:
+        """What holds for topics that do not set it themselves may have changed."""
+        if (defaults := self._owner.defaults()) == self._defaults:
+            return
+        self._defaults, image = defaults, self._partitions.image
+        here = {
+            key: role
+            for key, role in self._roles.items()
+            if key[0] in image.topics and key[1] < len(image.topics[key[0]].partitions)
+        }
+        self._note_states(image, here, NOTHING)
+
     async def apply(self, image: MetadataImage, touched: Iterable[str]) -> Sequence[Failed]:
         """Apply ``image``, in which the topics ``touched`` have changed or are gone. Returns the
         partitions whose logs cannot be used."""
@@ -119,15 +139,18 @@ class ReplicatedPartitions:
         before = {key: role for key, role in self._roles.items() if key[0] in names}
         topics = [image.topics[name] for name in names if name in image.topics]
         found = changes(before, dict(roles_in(topics, self._me, counts=counts)))
-        self._note_states(image, found.same)
+        self._note_states(image, found.same, self._partitions.image)
         await self._end(found.over, image)
         failed = await self._begin(found.begun, image, epoch)
         self._failed = {failure.wanted.topic.name for failure in failed}
         return failed
 
-    def _note_states(self, image: MetadataImage, same: Mapping[TopicPartition, Role]) -> None:
+    def _note_states(
+        self, image: MetadataImage, same: Mapping[TopicPartition, Role], before: MetadataImage
+    ) -> None:
+        """Of leads that go on, those that are not as ``before``: of thousands nearly all are."""
         for key, role in same.items():
-            if role.duty is Duty.LEADER:
+            if role.duty is Duty.LEADER and not _is_as_before(key, image, before):
                 view = self._view(image.topics[key[0]], key[1])
                 self._leads.configured(key, view.assignment, view.min_insync)
                 self._leads.state_seen(key, view.state)
@@ -169,7 +192,7 @@ class ReplicatedPartitions:
             return ()
         wanted = [PartitionToOpen(image.topics[key[0]], key[1], True) for key in begun]
         opened, failed = await asyncio.to_thread(self._opener.open, wanted)
-        leads: list[tuple[Opened, int]] = []
+        leads: list[Opened] = []
         others: list[Opened] = []
         for each in opened:
             role = begun[_key(each)]
@@ -177,21 +200,44 @@ class ReplicatedPartitions:
                 self._epochs_lost(each, role)
             elif role.duty is Duty.LEADER:
                 self._led_as[_key(each)] = role
-                leads.append((each, role.epoch))
+                leads.append(each)
             else:
                 others.append(each)
-        for started in await asyncio.to_thread(self._opener.start_epochs, leads):
-            if isinstance(started, Failed):
-                failed.append(started)
-            elif self._epoch == epoch:  # else the session was lost meanwhile
-                self._lead(started[0], begun[_key(started[0])])
-        for each in others:
+        failed += await self._lead_all(leads, begun, epoch)
+        async for each in in_turns(others, _TURN):
             role = begun[_key(each)]
             topic, index = each.wanted.topic, each.wanted.index
             is_member = self._me in topic.partitions[index].isr
             made = self._made(topic, index, each.log, role)
             self._hold(_key(each), made, role, is_member=is_member)
         return failed
+
+    async def _lead_all(
+        self, leads: Sequence[Opened], begun: Mapping[TopicPartition, Role], epoch: int
+    ) -> list[Failed]:
+        """Lead these, each in an epoch that its log has then. Returns those that failed."""
+        failed: list[Failed] = []
+        later: list[tuple[Opened, int]] = []
+        async for each in in_turns(leads, _TURN):
+            if each.log.config.flush_before_expose:
+                later.append((each, begun[_key(each)].epoch))
+                continue
+            try:
+                each.log.note_epoch(begun[_key(each)].epoch)
+            except TallymarkError as error:
+                failed.append(Failed(each.wanted, error))
+            else:
+                self._lead_in(epoch, each, begun)
+        for started in await asyncio.to_thread(self._opener.start_epochs, later):
+            if isinstance(started, Failed):
+                failed.append(started)
+            else:
+                self._lead_in(epoch, started[0], begun)
+        return failed
+
+    def _lead_in(self, epoch: int, each: Opened, begun: Mapping[TopicPartition, Role]) -> None:
+        if self._epoch == epoch:  # else the session was lost meanwhile
+            self._lead(each, begun[_key(each)])
 
     def _is_of_before(self, opened: Opened, role: Role) -> bool:
         """Whether the role's epoch has been before, as the log shows: ZooKeeper has lost states. A
@@ -255,6 +301,18 @@ class ReplicatedPartitions:
             self._parts.unclean_epochs[topic.topic_id, index] = state.unclean_epoch
         partition.begin_replicated(self._manager.high_watermarks.of(topic.name, index))
         return partition
+
+
+def _is_as_before(key: TopicPartition, image: MetadataImage, before: MetadataImage) -> bool:
+    """Whether nothing of the partition has changed that its leader hears of."""
+    (name, index), topic = key, image.topics[key[0]]
+    had = before.topics.get(name)
+    return (
+        had is not None
+        and index < len(had.partitions)
+        and topic.partitions[index] is had.partitions[index]
+        and topic.configs == had.configs
+    )
 
 
 def _key(opened: Opened) -> TopicPartition:

@@ -153,6 +153,11 @@ class MetadataImage:
         return partition.leader if partition.leader in self.brokers else NO_LEADER
 
     @cached_property
+    def broker_ids(self) -> frozenset[int]:
+        """The live brokers."""
+        return frozenset(self.brokers)
+
+    @cached_property
     def views(self) -> Mapping[int, BrokerView]:
         """The live brokers as replication sees them."""
         return {node_id: broker.view for node_id, broker in self.brokers.items()}

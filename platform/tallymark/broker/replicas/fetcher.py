@@ -28,18 +28,11 @@ from tallymark.broker.replicas.answers import (
     what_to_do,
 )
 from tallymark.broker.replicas.asking import Asking
-from tallymark.broker.replicas.fetch_requests import (
-    FIRST_VERSION,
-    Candidate,
-    Choice,
-    choose,
-    fetch_request,
-    in_parts,
-    range_requests,
-)
+from tallymark.broker.replicas.candidates import Candidate, Candidates, longest_wait_ms
+from tallymark.broker.replicas.fetch_requests import FIRST_VERSION, fetch_request, range_requests
 from tallymark.broker.replicas.fetch_settings import FetchSettings
 from tallymark.broker.replicas.followed import FollowedPartition
-from tallymark.broker.replicas.sessions import FollowerSession, Key
+from tallymark.broker.replicas.sessions import FollowerSession, Key, NextFetch
 from tallymark.broker.replicas.suspects import HearsOfConnections
 from tallymark.broker.yielding import in_turns
 from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
@@ -88,16 +81,14 @@ class Fetcher:
         self.leader = leader
         self._copying = copying
         self._partitions: dict[Key, FollowedPartition] = {}
-        self._candidates: dict[Key, Candidate] = {}
+        self._session = FollowerSession()
+        self._candidates = Candidates(self._session)
         self._touched: set[Key] = set()
-        self._resting: set[Key] = set()
-        """Partitions that are not asked for at the moment."""
         self._looked_ms = 0
         self._changed = asyncio.Event()
         """Something may be asked that could not be asked before."""
         self._asking = Asking()
         self._connection: BrokerConnection | None = None
-        self._session = FollowerSession()
         self._asked_as = -1
         self._misfits = 0
         self._complaint = ""
@@ -122,9 +113,8 @@ class Fetcher:
         key = followed.id
         if self._partitions.get(key) is followed:
             del self._partitions[key]
-            self._candidates.pop(key, None)
+            self._candidates.drop(key)
             self._touched.discard(key)
-            self._resting.discard(key)
 
     def touch(self, key: Key) -> None:
         """The partition may be asked for something else than before."""
@@ -171,21 +161,21 @@ class Fetcher:
             await asyncio.wait(steps, timeout=_STEPS_WAIT)
             await self._look()
         copying, now_ms = self._copying, self._copying.clock_ms()
-        choice = choose(self._candidates.values(), copying.throttle, now_ms)
-        if not choice.asks:
-            again = now_ms + _LOOK_MS if choice.again_ms is None else choice.again_ms
+        again_ms = self._candidates.again_ms(copying.throttle, now_ms)
+        if not self._session.wants_any:
+            again = now_ms + _LOOK_MS if again_ms is None else again_ms
             await self._pause(min(_LOOK_MS, max(1, again - now_ms)))
             return
         connection = await self._connected()
-        asked = in_parts(choice, self._session.known)
-        wait_ms = choice.wait_ms(now_ms, copying.settings)
-        if len(asked.asks) < len(choice.asks):
+        fetch = self._session.next()
+        wait_ms = longest_wait_ms(again_ms, now_ms, copying.settings)
+        if self._session.has_more:
             wait_ms = 0
         elif self._steps():
             wait_ms = min(wait_ms, _STEPS_WAIT_MS)
-        response = await self._ask(connection, asked, wait_ms)
+        response = await self._ask(connection, fetch, wait_ms)
         if response is not None:
-            await self._answered(response, asked, connection)
+            await self._answered(response, connection)
 
     async def _look(self) -> None:
         """Renew the candidates that may have changed, in turns."""
@@ -194,9 +184,7 @@ class Fetcher:
             self._looked_ms = now_ms
             self._touched.update(self._partitions)
         touched, self._touched = self._touched, set()
-        for key in self._resting:
-            if self._candidates[key].paused_until_ms <= now_ms:
-                touched.add(key)
+        touched.update(self._candidates.due(now_ms))
         async for key in in_turns(touched, _TURN_LOOKS):
             followed = self._partitions.get(key)
             if followed is not None:
@@ -207,20 +195,16 @@ class Fetcher:
         throttled = copying.throttle.rate is not None and copying.is_throttled(followed.key)
         ask = followed.ask()
         paused = 0 if followed.doing is not None else followed.following.pause_until_ms
-        self._candidates[key] = Candidate(key, ask, paused, throttled)
-        if ask is None:
-            self._resting.add(key)
-        else:
-            self._resting.discard(key)
+        self._candidates.put(Candidate(key, ask, paused, throttled))
 
     def _steps(self) -> list[asyncio.Future[None]]:
-        resting = (self._partitions[key].doing for key in self._resting)
+        resting = (self._partitions[key].doing for key in self._candidates.resting)
         return [doing for doing in resting if doing is not None]
 
     async def _connected(self) -> BrokerConnection:
         copying = self._copying
         if self._connection is None:
-            self._session = FollowerSession()
+            self._session.connection_closed()
             self._connection = await copying.connections.open(self.leader)
         if self._asked_as != copying.epoch:  # registered again: a session is of one registration
             self._session.begin_anew()
@@ -228,7 +212,7 @@ class Fetcher:
         return self._connection
 
     async def _ask(
-        self, connection: BrokerConnection, choice: Choice, wait_ms: int
+        self, connection: BrokerConnection, fetch: NextFetch, wait_ms: int
     ) -> FetchResponse | None:
         """The leader's answer; None where the request was given up."""
         settings = self._copying.settings
@@ -239,16 +223,14 @@ class Fetcher:
                 f"broker {self.leader} serves Fetch up to version {version} only: upgrade it",
             )
         me = Replica(self._copying.me, self._asked_as)
-        request = fetch_request(self._session.next(choice.asks), me, settings, wait_ms)
+        request = fetch_request(fetch, me, settings, wait_ms)
         timeout_ms = wait_ms + settings.replica_socket_timeout_ms
         response = await self._asking.send(connection, request, timeout_ms)
         if response is None:
             await self._close()
         return response
 
-    async def _answered(
-        self, response: FetchResponse, choice: Choice, connection: BrokerConnection
-    ) -> None:
+    async def _answered(self, response: FetchResponse, connection: BrokerConnection) -> None:
         told = partitions_of(response)
         why = self._session.answered(
             response.error_code, response.session_id, [key for key, _ in told]
@@ -263,7 +245,7 @@ class Fetcher:
         strayed: list[tuple[FollowedPartition, Ask]] = []
         size = throttled = 0
         for number, (key, one) in enumerate(told, 1):
-            followed, ask = self._partitions.get(key), choice.asks.get(key)
+            followed, ask = self._partitions.get(key), self._session.known.get(key)
             if followed is None or ask is None:
                 continue  # it is not followed any more
             if one.error_code and self._asked_as != self._copying.epoch:
@@ -273,7 +255,7 @@ class Fetcher:
             if await followed.answered(ask, fetched):
                 strayed.append((followed, ask))
             size += len(fetched.records)
-            throttled += len(fetched.records) if key in choice.throttled else 0
+            throttled += len(fetched.records) if self._candidates.is_throttled(key) else 0
             if size >= _TURN_BYTES or number % _TURN_PARTITIONS == 0:
                 size = 0
                 await asyncio.sleep(0)

@@ -94,8 +94,10 @@ class Followers:
         is being appended or cut."""
         gone = [self._followed.pop(key) for key in set(keys) if key in self._followed]
         for followed, fetcher in gone:
+            followed.cease()
             fetcher.drop(followed)
-        await asyncio.gather(*(followed.end() for followed, _ in gone))
+        busy = [followed for followed, _ in gone if followed.doing is not None]
+        await asyncio.gather(*(followed.end() for followed in busy))
         idle = [slot for slot, fetcher in self._fetchers.items() if not len(fetcher)]
         await asyncio.gather(*[self._fetchers.pop(slot).stop() for slot in idle])
 

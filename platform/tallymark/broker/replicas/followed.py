@@ -156,9 +156,13 @@ class FollowedPartition:
         """Something has changed that may have been the reason of a failure: a pause ends now."""
         self.following.pause_until_ms = self.following.failures = 0
 
-    async def end(self) -> None:
-        """Nothing is asked from now on; on return nothing is being appended or cut."""
+    def cease(self) -> None:
+        """Nothing is asked from now on."""
         self._ended = True
+
+    async def end(self) -> None:
+        """:meth:`cease`; on return nothing is being appended or cut."""
+        self.cease()
         while self._doing is not None:
             await asyncio.wait([self._doing])
 

@@ -40,11 +40,19 @@ def partition_facts(
         state.partitions.epoch_of(topic, index, partition.leader_epoch),
         partition.replicas,
         _live(partition.isr, image),
-        tuple(r for r in partition.replicas if r not in image.brokers),
+        _away(partition.replicas, image),
     )
 
 
 def _live(isr: tuple[int, ...], image: MetadataImage) -> tuple[int, ...]:
     """Without members that are away: the ISR of a state node keeps them where it would get too
     small. A partition with one replica shows it, as it always did."""
-    return isr if len(isr) == 1 else tuple(one for one in isr if one in image.brokers)
+    if len(isr) == 1 or image.broker_ids.issuperset(isr):  # of ten thousand, nearly all
+        return isr
+    return tuple(one for one in isr if one in image.brokers)
+
+
+def _away(replicas: tuple[int, ...], image: MetadataImage) -> tuple[int, ...]:
+    if image.broker_ids.issuperset(replicas):
+        return ()
+    return tuple(one for one in replicas if one not in image.brokers)

@@ -19,6 +19,7 @@ from tallymark.broker.settings.text import parse, reference
 from tallymark.deployment import Deployment, load
 from tallymark.errors import UserError
 from tallymark.processes.descriptors import raise_descriptor_limit
+from tallymark.processes.gc_pauses import collect_rarely, keep_loaded
 from tallymark.processes.process import configure_logging, die_with_parent
 from tallymark.processes.zookeeper_credentials import broker_credentials
 
@@ -148,6 +149,7 @@ def run(settings: BrokerSettings, skipped: Mapping[str, str] | None = None) -> N
     configure_logging(form=settings.log_format)
     die_with_parent()
     raise_descriptor_limit()
+    collect_rarely()
     for name, why in (skipped or {}).items():
         log.warning("%s has no effect: %s", name, why)
     asyncio.run(_serve(settings))
@@ -168,6 +170,7 @@ async def _serve(settings: BrokerSettings) -> None:
             await asyncio.gather(starting, return_exceptions=True)
             return
         await starting
+        keep_loaded()
         loop.add_signal_handler(signal.SIGHUP, broker.reload_certificates)
         if broker.metrics_address is not None:
             log.info("metrics url=%s", f"http://{broker.metrics_address}/metrics")
