@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
@@ -27,13 +27,19 @@ from typing import Final, TypeAlias, TypeVar
 from tallymark.broker.metadata.image import BrokerImage, MetadataImage
 from tallymark.broker.metadata.port import LeadershipClaim, Membership, OnChange, StateOutcome
 from tallymark.broker.metadata.producer_ids import ProducerIds
-from tallymark.broker.metadata.shared_refresh import SharedRefresh
+from tallymark.broker.metadata.shared_run import SharedRun
 from tallymark.broker.metadata.zookeeper_controller import ControllerTask
 from tallymark.broker.metadata.zookeeper_membership import MembershipWatch, NoLogs
-from tallymark.broker.metadata.zookeeper_operations import delete_topics, elect_leaders, reassign
+from tallymark.broker.metadata.zookeeper_operations import (
+    TopicCreations,
+    delete_topics,
+    elect_leaders,
+    for_client,
+    reassign,
+)
 from tallymark.broker.metadata.zookeeper_registration import Registration
 from tallymark.broker.metadata.zookeeper_states import ZooKeeperStates
-from tallymark.broker.metadata.zookeeper_view import ZooKeeperView
+from tallymark.broker.metadata.zookeeper_view import NewTopic, ZooKeeperView
 from tallymark.coordination import (
     CoordinationError,
     SessionLostError,
@@ -44,7 +50,7 @@ from tallymark.coordination import (
     paths,
 )
 from tallymark.coordination.cluster.restricting import restrict_nodes
-from tallymark.errors import CODES, ConnectError, KafkaError, TallymarkError
+from tallymark.errors import ConnectError, KafkaError, TallymarkError
 from tallymark.log import Files
 from tallymark.log.disk.data_dir import read_cluster_id
 from tallymark.protocol.topic_partition import TopicPartition
@@ -87,8 +93,9 @@ class ZooKeeperCluster:
         self._on_failure, self._files, self._folder = on_failure, files, folder
         self._thread = threads(1, "tallymark-zookeeper")
         self._loop = asyncio.get_running_loop()
-        self.refresh: Final = SharedRefresh(self._read_and_apply)
+        self.refresh: Final = SharedRun(self._read_and_apply)
         """Reads the state and applies it; the image is not older than the call."""
+        self._creations = TopicCreations(self._view.create_topics, self._run)
         self._dirty = asyncio.Event()
         self._ids = ProducerIds(lambda: self._answered(lambda: next_block(zookeeper, node_id)))
         self._watches: list[Watch] = []
@@ -147,9 +154,8 @@ class ZooKeeperCluster:
         factor: int = 1,
     ) -> None:
         """See :class:`~tallymark.broker.metadata.port.Cluster`."""
-        await self._answered(
-            lambda: self._view.create_topic(name, partitions, configs, assignment, factor)
-        )
+        wanted = NewTopic(name, partitions, configs, assignment, factor)
+        await for_client(self._creations.create(wanted))
         await self._refreshed()
 
     async def create_partitions(
@@ -325,10 +331,10 @@ class ZooKeeperCluster:
         self._topic_ids = image.ids_by_name
 
     async def _refreshed(self) -> MetadataImage:
-        return await _for_client(self.refresh())
+        return await for_client(self.refresh())
 
     async def _answered(self, command: Callable[[], T]) -> T:
-        return await _for_client(self._run(command))
+        return await for_client(self._run(command))
 
     async def _run(self, command: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._thread, command)
@@ -338,13 +344,3 @@ def _ended(task: asyncio.Task[None]) -> None:
     """Log the error of a follower task that died."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.critical("the broker follows the cluster no more", exc_info=error)
-
-
-async def _for_client(work: Awaitable[T]) -> T:
-    """Without ZooKeeper the client gets a retriable error."""
-    try:
-        return await work
-    except KafkaError:
-        raise
-    except TallymarkError as error:
-        raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], str(error)) from error

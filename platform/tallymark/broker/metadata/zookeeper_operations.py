@@ -1,4 +1,4 @@
-"""What operators ask for, for the event loop: elections, moves, deletions of topics.
+"""What clients ask for, for the event loop: new topics, elections, moves, deletions of topics.
 
 Decisions and writes are those of :mod:`tallymark.coordination.replicas`, in the thread for
 ZooKeeper. Where no replica surely has everything, brokers are asked in between where their logs
@@ -14,10 +14,12 @@ from typing import Final, Protocol, TypeVar
 
 from tallymark.broker.metadata.image import MetadataImage
 from tallymark.broker.metadata.port import Membership, Targets
+from tallymark.broker.metadata.shared_run import SharedRun
+from tallymark.broker.metadata.zookeeper_view import NewTopic
 from tallymark.coordination import ZooKeeper
 from tallymark.coordination.replicas.electing import Elector
 from tallymark.coordination.replicas.reassigning import Reassigner
-from tallymark.errors import CODES, KafkaError
+from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.replication.election import Elected, Kind
 
@@ -32,6 +34,32 @@ class RunsThere(Protocol):
     """Runs a command in the thread for ZooKeeper."""
 
     def __call__(self, command: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class TopicCreations:
+    """Topics that are asked for while others are being created are created together: ``create``
+    reads the cluster once for all of them, and returns the error of each."""
+
+    def __init__(
+        self,
+        create: Callable[[Sequence[NewTopic]], Sequence[TallymarkError | None]],
+        run: RunsThere,
+    ) -> None:
+        self._create = create
+        self._run = run
+        self._wanted: list[NewTopic] = []
+        self._together = SharedRun(self._create_all)
+
+    async def create(self, wanted: NewTopic) -> None:
+        """Create the topic; raises its error."""
+        self._wanted.append(wanted)
+        for one, error in await self._together():
+            if one is wanted and error is not None:
+                raise error
+
+    async def _create_all(self) -> Sequence[tuple[NewTopic, TallymarkError | None]]:
+        wanted, self._wanted = self._wanted, []
+        return list(zip(wanted, await self._run(lambda: self._create(wanted)), strict=True))
 
 
 async def elect_leaders(
@@ -99,3 +127,13 @@ async def delete_topics(
             return failed | {name: KafkaError(late, f"the deletion of {name}") for name in left}
         await asyncio.sleep(0.05)
     return failed
+
+
+async def for_client(work: Awaitable[T]) -> T:
+    """Without ZooKeeper the client gets a retriable error."""
+    try:
+        return await work
+    except KafkaError:
+        raise
+    except TallymarkError as error:
+        raise KafkaError(CODES["COORDINATOR_NOT_AVAILABLE"], str(error)) from error

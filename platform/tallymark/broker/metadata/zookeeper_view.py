@@ -6,9 +6,10 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tallymark.broker.metadata.assignment import grow, place
-from tallymark.broker.metadata.image import MetadataImage
+from tallymark.broker.metadata.image import MetadataImage, PartitionImage, TopicImage
 from tallymark.broker.metadata.leader_epoch import next_epoch
 from tallymark.broker.metadata.port import LeadershipClaim
 from tallymark.broker.metadata.topic_names import check_collision
@@ -25,11 +26,22 @@ from tallymark.coordination import (
 from tallymark.coordination.cluster.raising import raise_features
 from tallymark.coordination.session.errors import MalformedNodeError
 from tallymark.coordination.topics.deleted import DeletedTopics
-from tallymark.errors import CODES, KafkaError, UserError
+from tallymark.errors import CODES, KafkaError, TallymarkError, UserError
 from tallymark.replication.features import all_raised
 from tallymark.replication.model import NO_LEADER, PartitionState
 
 log = logging.getLogger(__name__)
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created; ``assignment`` names the brokers of each partition, None: they are
+    spread, ``factor`` for each."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str]
+    assignment: Sequence[Sequence[int]] | None
+    factor: int
 
 
 class ZooKeeperView:
@@ -94,27 +106,35 @@ class ZooKeeperView:
 
     # -- changing -----------------------------------------------------------------------------
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int,
-        configs: Mapping[str, str],
-        assignment: Sequence[Sequence[int]] | None,
-        factor: int,
-    ) -> None:
-        """Create a topic, spread over the brokers by their present load. TOPIC_ALREADY_EXISTS, also
-        while a topic of that name is being deleted."""
+    def create_topics(self, wanted: Sequence[NewTopic]) -> list[TallymarkError | None]:
+        """Create topics, each spread over the brokers by the load that they have with those before.
+        Returns the error of each: TOPIC_ALREADY_EXISTS, also while a topic of that name is being
+        deleted, and those of the registries; None where it was created."""
+        outcomes: list[TallymarkError | None] = []
         image = self.read()
-        if name not in image.topics:  # otherwise the writer raises the right error
-            check_collision(name, image)
-        replicas = place(image, partitions, factor, assignment)
+        for one in wanted:
+            try:
+                if one.name not in image.topics:  # otherwise the writer raises the right error
+                    check_collision(one.name, image)
+                replicas = place(image, one.partitions, one.factor, one.assignment)
+                image = image.with_topic(self._create(one, replicas))
+            except KafkaError as error:
+                outcomes.append(error)
+            except TallymarkError as error:  # without ZooKeeper the others cannot be created either
+                outcomes += [error] * (len(wanted) - len(outcomes))
+                break
+            else:
+                outcomes.append(None)
+        return outcomes
+
+    def _create(self, wanted: NewTopic, replicas: Sequence[tuple[int, ...]]) -> TopicImage:
+        topic_id, epoch = uuid.uuid4(), self._epoch_in_office
+        assignment = dict(enumerate(replicas))
         self._writer.create(
-            name,
-            uuid.uuid4(),
-            dict(enumerate(replicas)),
-            configs,
-            controller_epoch=self._epoch_in_office,
+            wanted.name, topic_id, assignment, wanted.configs, controller_epoch=epoch
         )
+        partitions = tuple(PartitionImage.of(each[0], 0, each, each) for each in replicas)
+        return TopicImage(wanted.name, topic_id, partitions, dict(wanted.configs))
 
     def create_partitions(
         self, name: str, count: int, assignment: Sequence[Sequence[int]] | None

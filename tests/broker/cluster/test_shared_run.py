@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tallymark.broker.metadata.shared_refresh import SharedRefresh
+from tallymark.broker.metadata.shared_run import SharedRun
 
 
 @dataclass
@@ -40,7 +40,7 @@ async def _turns(count: int = 5) -> None:
 def test_callers_that_come_while_one_runs_share_the_next() -> None:
     async def body() -> None:
         reading = Reading()
-        refresh = SharedRefresh(reading)
+        refresh = SharedRun(reading)
         first = asyncio.create_task(refresh())
         await _turns()
         others = [asyncio.create_task(refresh()) for _ in range(100)]
@@ -59,7 +59,7 @@ def test_no_caller_gets_what_was_read_before_it_called() -> None:
     async def body() -> None:
         reading = Reading()
         reading.go.set()
-        refresh = SharedRefresh(reading)
+        refresh = SharedRun(reading)
 
         async def call(delay: int) -> None:
             await _turns(delay)
@@ -76,7 +76,7 @@ def test_an_error_goes_to_those_that_waited_for_it_and_the_next_reads_again() ->
     async def body() -> None:
         reading = Reading(error=OSError("the disk"))
         reading.go.set()
-        refresh = SharedRefresh(reading)
+        refresh = SharedRun(reading)
         failed = await asyncio.gather(refresh(), refresh(), return_exceptions=True)
         assert [str(each) for each in failed] == ["the disk", "the disk"]
         assert reading.began == 1
@@ -89,7 +89,7 @@ def test_an_error_goes_to_those_that_waited_for_it_and_the_next_reads_again() ->
 def test_a_caller_that_gives_up_leaves_it_to_the_others() -> None:
     async def body() -> None:
         reading = Reading()
-        refresh = SharedRefresh(reading)
+        refresh = SharedRun(reading)
         gone, stays = asyncio.create_task(refresh()), asyncio.create_task(refresh())
         await _turns()
         gone.cancel()
@@ -105,7 +105,7 @@ def test_a_caller_that_gives_up_leaves_it_to_the_others() -> None:
 def test_a_stop_waits_and_then_cancels_what_hangs() -> None:
     async def body() -> None:
         reading = Reading()
-        refresh = SharedRefresh(reading)
+        refresh = SharedRun(reading)
         running = asyncio.create_task(refresh())
         await _turns()
         later = asyncio.create_task(refresh())
