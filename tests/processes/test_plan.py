@@ -100,6 +100,16 @@ def test_free_ports_leave_alone_what_runs_elsewhere() -> None:
     assert moved.cluster("dc2") != Deployment().cluster("dc2")
 
 
+def test_what_runs_elsewhere_keeps_its_port() -> None:
+    """With --free-ports, a ZooKeeper and a registry of other machines were looked for on ports that
+    were free on this one."""
+    zookeeper = ZooKeeperSettings(embedded=False, host="zk.example")
+    registry = RegistrySettings(embedded=False, host="schemas.example")
+    moved = with_free_ports(Deployment(zookeeper=zookeeper, registry=registry))
+    assert (moved.zookeeper, moved.registry) == (zookeeper, registry)
+    assert moved.dashboards.port != Deployment().dashboards.port
+
+
 def test_free_ports_are_all_different() -> None:
     ports = [spec.port for spec in listening(with_free_ports(Deployment()))]
     assert len(set(ports)) == len(ports) == 6

@@ -31,6 +31,8 @@ from tallymark_audit.events.audit_topic import topic_configs
 from tallymark_audit.model.edges import AUDIT_TOPIC
 
 _DAY_MS = 86_400_000
+RUNNING_SETTINGS = "deployment.toml"
+"""Beside the data of a stack that runs: its settings with every port filled in."""
 
 
 class AttachRun:
@@ -54,7 +56,7 @@ class AttachRun:
         found: list[ClusterFound] = []
         for one in self._request.clusters:
             click.echo(f"looking at {one.name} ({one.address.bootstrap_servers})")
-            found.append(inspect_cluster(one.address, self._connection(one)))
+            found.append(inspect_cluster(one.address, self._connection(one), self._audited()))
             for line in found_lines(found[-1]):
                 click.echo(f"  {line}")
         self._found = found
@@ -122,10 +124,12 @@ class AttachRun:
         """Collectors and dashboards, until Ctrl-C."""
         die_with_parent()
         deployment = _running(decided, free_ports)
-        run_stack(deployment, lambda: self.announce(deployment, started=True))
+        run_stack(deployment, lambda: self.announce(deployment, started=True, moved=free_ports))
 
-    def announce(self, deployment: Deployment, *, started: bool) -> None:
-        """What to do now."""
+    def announce(self, deployment: Deployment, *, started: bool, moved: bool = False) -> None:
+        """What to do now. ``moved``: onto ports that only the settings of the running stack name,
+        beside its data."""
+        settings = deployment.data_dir / RUNNING_SETTINGS if moved else self._path
         if started:
             click.echo(f"\nThe audit of {deployment.name} is up: {deployment.dashboards.url}")
             click.echo("Ctrl-C stops it; the same command goes on.")
@@ -135,10 +139,14 @@ class AttachRun:
         for line in (
             *application_lines(deployment),
             *unclaimed_lines(deployment, self._found[0], now),
-            f"in another terminal: export TALLYMARK_SETTINGS={self._path.absolute()}",
+            f"in another terminal: export TALLYMARK_SETTINGS={settings.absolute()}",
             "  tallymark audit overview",
         ):
             click.echo(line)
+
+    def _audited(self) -> str:
+        """The regular expression of what is audited."""
+        return self._there.audit.topics if self._there else self._request.topics or ".*"
 
     def _connection(self, one: ClusterRequest) -> ConnectionSettings:
         """As --command-config says, else as the settings that are there."""

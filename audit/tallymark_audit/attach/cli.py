@@ -102,13 +102,13 @@ def _request(
     data: Path | None,
     given: AttachOptions,
 ) -> AttachRequest:
-    from tallymark_audit.attach.request import AttachRequest, ClusterRequest
+    from tallymark_audit.attach.request import AttachRequest, ClusterRequest, checked_topics
 
     first, *others = (
         ClusterRequest(one, log_ins[one.name].security if one.name in log_ins else None)
         for one in where
     )
-    texts = given["topics"], given["rename"]
+    texts = checked_topics(given["topics"]), given["rename"]
     return AttachRequest(first, tuple(others), data, given["window_ms"], *texts)
 
 

@@ -24,7 +24,8 @@ class TopicFound:
     """A topic. ``timestamp_type`` is "" where the cluster does not return it; ``records``: offsets
     between start and end of its logs; ``producers``: idempotent ones that its brokers remember
     (KIP-664). ``looked_at`` of its newest records had been read, ``stamped`` of them by
-    ``servers``; the newest was written at ``written_at`` (ms, -1: not known)."""
+    ``servers``; the newest was written at ``written_at`` (ms, -1: not known). Of one that is not
+    ``looked_into`` only the settings are known: there were too many, or it may not be read."""
 
     partitions: int
     readable: bool = True
@@ -36,6 +37,7 @@ class TopicFound:
     stamped: int = 0
     servers: frozenset[str] = frozenset()
     written_at: int = -1
+    looked_into: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from tallymark_audit.attach.found import BrokerFound, ClusterFound, TopicFound
 from tallymark_audit.attach.request import ClusterAddress
 from tallymark_audit.collector.partitions.group_member import group_of
 from tallymark_audit.events.audit_topic import topic_configs
-from tallymark_audit.model.edges import AUDIT_TOPIC
+from tallymark_audit.model.edges import AUDIT_TOPIC, is_audited
 
 TIMEOUT_MS: Final = 10_000
 MOST_TOPICS: Final = 500
@@ -56,8 +56,11 @@ _HEADERS_SINCE: Final = 4
 """The Fetch that may carry record batches, and so headers (KIP-82)."""
 
 
-def inspect_cluster(place: ClusterAddress, connection: ConnectionSettings) -> ClusterFound:
-    """What there is at the cluster, and what its user may do there.
+def inspect_cluster(
+    place: ClusterAddress, connection: ConnectionSettings, audited: str = ".*"
+) -> ClusterFound:
+    """What there is at the cluster, and what its user may do there. Topics that match ``audited``
+    are looked into first.
 
     Raises UserError: it cannot be reached, or does not let us in; KafkaError for what brokers
     refuse that an audit needs.
@@ -67,7 +70,7 @@ def inspect_cluster(place: ClusterAddress, connection: ConnectionSettings) -> Cl
             Admin(**connection, client_id=_CLIENT, request_timeout_ms=TIMEOUT_MS) as admin,
             SimpleConsumer(**connection, client_id=_CLIENT, request_timeout_ms=TIMEOUT_MS) as log,
         ):
-            return _Inspection(place, admin, log).found()
+            return _Inspection(place, admin, log, audited).found()
     except AuthenticationError as error:
         raise UserError(
             f"{place.name} does not let us in: {error}", "mend the file of --command-config"
@@ -90,8 +93,11 @@ class _Seen:
 
 
 class _Inspection:
-    def __init__(self, place: ClusterAddress, admin: Admin, log: SimpleConsumer) -> None:
+    def __init__(
+        self, place: ClusterAddress, admin: Admin, log: SimpleConsumer, audited: str
+    ) -> None:
         self._name = place.name
+        self._audited = audited
         self._admin = admin
         self._log = log
 
@@ -143,8 +149,9 @@ class _Inspection:
     def _topics(self, described: Mapping[str, TopicDescription]) -> dict[str, TopicFound]:
         configs = self._configs(described)
         readable = {name: _may(one, "read") for name, one in described.items()}
-        deep = [name for name in described if readable[name]][:MOST_TOPICS]
+        deep = first_topics((name for name in described if readable[name]), self._audited)
         places = [(n, part.partition) for n in deep for part in described[n].partitions]
+        looked_into = frozenset(deep)
         spans = self._spans(places)
         seen = self._newest(spans)
         producers = self._producers(place for place, (low, high) in spans.items() if high > low)
@@ -163,6 +170,7 @@ class _Inspection:
                 stamped=seen[name].stamped,
                 servers=frozenset(seen[name].servers),
                 written_at=seen[name].written_at,
+                looked_into=name in looked_into,
             )
             for name, one in described.items()
         }
@@ -216,6 +224,11 @@ class _Inspection:
         for (topic, _), producers in told.items():
             found[topic] |= {one.producer_id for one in producers}
         return defaultdict(int, {topic: len(ids) for topic, ids in found.items()})
+
+
+def first_topics(names: Iterable[str], audited: str) -> list[str]:
+    """Those that are looked into: what is audited first."""
+    return sorted(names, key=lambda name: (not is_audited(name, audited), name))[:MOST_TOPICS]
 
 
 def _add(seen: _Seen, fetched: Fetched) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from tallymark.deployment import (
     AuditSettings,
     BrokerAddress,
@@ -56,9 +58,8 @@ def settings_of(request: AttachRequest, found: Sequence[ClusterFound]) -> Deploy
     only collectors and dashboards are started. UserError: an option has a value that cannot be."""
     try:
         return _settings_of(request, found)
-    except ValueError as error:  # pydantic's own: --topics and --rename are free text
-        lines = str(error).splitlines()
-        why = lines[2].strip().removeprefix("Value error, ") if len(lines) > 2 else lines[0]
+    except ValidationError as error:  # --rename is free text
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise UserError(f"these settings cannot be: {why}", "mend the option") from error
 
 
@@ -115,10 +116,6 @@ def _mirror(source: ClusterFound, target: ClusterFound, request: AttachRequest) 
     """The hop. Where some topics are copied and others are not, the others are left out: they may
     not be meant to be copied, and then they would be waited for without end."""
     pattern = request.topics or ".*"
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise UserError(f"--topics {pattern!r}: {error}", "give a regular expression") from error
     rename = request.rename or usual_rename(source, target, pattern)
     mirror = Mirror(source=source.name, target=target.name, rename=rename, embedded=False)
     audited = [name for name in sorted(source.topics) if is_audited(name, pattern)]
@@ -170,6 +167,7 @@ def _warnings(cluster: ClusterFound, pattern: str) -> list[str]:
     audited = {n: topic for n, topic in cluster.topics.items() if is_audited(n, pattern)}
     broker_time = [n for n, t in audited.items() if t.timestamp_type == LOG_APPEND_TIME]
     unreadable = [n for n, t in audited.items() if not t.readable]
+    unknown = [n for n, t in audited.items() if t.readable and not t.timestamp_type]
     lines: list[str] = []
     if not audited:
         lines.append(f"{cluster.name} has no topic that {pattern!r} matches yet")
@@ -189,6 +187,12 @@ def _warnings(cluster: ClusterFound, pattern: str) -> list[str]:
         lines.append(
             f"{cluster.name}: {some(unreadable)} no right to be read, so nothing is known there: "
             "give Read on it, or leave it out with --topics"
+        )
+    if unknown:
+        lines.append(
+            f"{cluster.name}: {some(unknown)} settings that we may not read, so whether "
+            "message.timestamp.type is LogAppendTime (the broker's time, by which windows differ) "
+            "is not known: give DescribeConfigs on it"
         )
     return lines
 

@@ -81,6 +81,18 @@ def parse_clusters(upstream: str, downstream: Collection[str]) -> tuple[ClusterA
     return tuple(found)
 
 
+def checked_topics(pattern: str) -> str:
+    """What --topics is given. UserError: it is no regular expression."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UserError(
+            f"--topics {pattern!r} is no regular expression: {error}",
+            "write for example 'clicks|orders' or 'shop[.].*'",
+        ) from error
+    return pattern
+
+
 def _host_name(host: str) -> str:
     """The first part of a host's name, if a cluster can be called so; "" for an IP address."""
     part = host.partition(".")[0].lower()

@@ -20,8 +20,11 @@ def found_lines(found: ClusterFound) -> list[str]:
     brokers, topics = len(found.brokers), found.topics
     speaks = f", speaking as Kafka {found.release}" if found.release else ""
     records = sum(topic.records for topic in topics.values())
+    seen = sum(topic.looked_into for topic in topics.values())
     there = "is there" if found.has_audit_topic else "is not there yet"
-    holds = f"{len(topics)} topic{'s' if len(topics) != 1 else ''} with {records:,} records"
+    holds = f"{len(topics)} topic{'s' if len(topics) != 1 else ''}"
+    holds += f", {seen} of them looked into," if seen < len(topics) else ""
+    holds += f" with {records:,} records"
     return [
         f"{brokers} broker{'s' if brokers != 1 else ''}{speaks}"
         + (f", cluster id {found.cluster_id}" if found.cluster_id else ""),

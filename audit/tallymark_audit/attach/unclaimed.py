@@ -19,6 +19,7 @@ def unclaimed_lines(deployment: Deployment, found: ClusterFound, now_ms: int) ->
     topics = {n: t for n, t in found.topics.items() if is_audited(n, deployment.audit.topics)}
     bare = {n: t for n, t in topics.items() if t.records and t.stamped < max(t.looked_at, 1)}
     stamped = {n: t for n, t in topics.items() if t.looked_at and t.stamped == t.looked_at}
+    others = sum(topic.readable and not topic.looked_into for topic in topics.values())
     lines: list[str] = []
     if bare:
         lines.append(
@@ -28,10 +29,14 @@ def unclaimed_lines(deployment: Deployment, found: ClusterFound, now_ms: int) ->
         order = sorted(bare, key=lambda n: (-bare[n].written_at, n))
         lines += [f"  {name}: {_written(bare[name], now_ms)}" for name in order[:_SHOWN]]
         if len(order) > _SHOWN:
-            lines.append(f"  and {len(order) - _SHOWN} more topics")
+            lines.append(f"  and {_topics(len(order) - _SHOWN)}")
+    if others:
+        lines.append(
+            f"not looked into, so not named here: {_topics(others)} (--topics chooses which are)"
+        )
     if stamped:
         lines.append(f"audited already: {_servers(stamped)}")
-    if not bare and not stamped:
+    if not bare and not stamped and not others:
         lines.append(f"nothing is UNCLAIMED at producer-to-{found.name} yet: no topic has records")
     for mirror in deployment.mirrors:
         if bare:
@@ -55,6 +60,10 @@ def application_lines(deployment: Deployment) -> list[str]:
         f"  producer = {wrapped}",
         *rights,
     ]
+
+
+def _topics(number: int) -> str:
+    return f"{number} more topic{'s' if number != 1 else ''}"
 
 
 def _written(topic: TopicFound, now_ms: int) -> str:

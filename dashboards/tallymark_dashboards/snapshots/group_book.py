@@ -33,6 +33,12 @@ MAX_COURSES: Final = 20_000
 """Logs whose ends are followed."""
 END_SAMPLES: Final = 60
 LAG_SAMPLES: Final = 90
+AUDIT_GROUPS: Final = "tallymark-audit-"
+"""What the names of the collectors' groups begin with."""
+_OF_COLLECTORS: Final = (
+    "collectors of the audit commit no offsets, for the audit store has them: the ages on the "
+    "overview, and tallymark audit age, say how far they are"
+)
 Key: TypeAlias = tuple[Kept, str]
 
 
@@ -200,6 +206,8 @@ def _summed_up(seen: Seen, parts: Collection[GroupPartition]) -> tuple[Status, s
         return Status.UNKNOWN, f"its offsets could not be read: {seen.error}"
     if not parts:
         return Status.UNKNOWN, "it has committed no offset"
+    if not seen.offsets and seen.described.group.startswith(AUDIT_GROUPS):
+        return Status.UNKNOWN, _OF_COLLECTORS
     status = worst(parts)
     some = [one for one in parts if one.status is status]
     first = max(some, key=lambda one: one.lag or 0)

@@ -12,7 +12,7 @@ from threading import Event, Thread
 from typing import Final, Protocol
 
 from tallymark.clock import now_ms
-from tallymark.deployment import Deployment
+from tallymark.deployment import Cluster, Deployment, ZooKeeperSettings
 from tallymark.errors import ClosedError
 from tallymark_dashboards.snapshots.cluster_watch import ClusterWatch
 from tallymark_dashboards.snapshots.holder import Snapshots
@@ -50,6 +50,18 @@ class _Looker(Protocol):
     def close(self) -> None: ...
 
 
+def zookeeper_of(deployment: Deployment, cluster: Cluster) -> str:
+    """Where groups of the cluster may be in ZooKeeper; "" where nothing of the deployment needs one
+    and the settings name none: what listens at the default address then is another's."""
+    needs = (
+        deployment.zookeeper.embedded
+        or any(one.kind != "apache-kafka" for one in deployment.clusters)
+        or any(one.embedded for one in deployment.mirrors)
+    )
+    named = deployment.zookeeper.connect != ZooKeeperSettings().connect
+    return f"{deployment.zookeeper.connect}{cluster.root}" if needs or named else ""
+
+
 class Watch:
     """Keeps ``snapshots`` up to date. A cluster that is slow or away holds up no other one, and no
     page."""
@@ -60,7 +72,7 @@ class Watch:
         self._lookers: list[tuple[str, _Looker, Callable[[], None]]] = []
         self._threads: list[Thread] = []
         for cluster in deployment.clusters:
-            zookeeper = f"{deployment.zookeeper.connect}{cluster.root}"
+            zookeeper = zookeeper_of(deployment, cluster)
             watch = ClusterWatch(cluster, zookeeper, now_ms, Breath(self._stopping))
             watch.on_state = snapshots.put
             snapshots.courses_from(cluster.name, watch.book.course_of)

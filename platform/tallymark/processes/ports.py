@@ -4,14 +4,21 @@ brokers on free ones."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeVar
 
-from tallymark.deployment import Cluster, Deployment
+from tallymark.deployment import (
+    Cluster,
+    DashboardSettings,
+    Deployment,
+    RegistrySettings,
+    ZooKeeperSettings,
+)
 from tallymark.processes.free_ports import free_ports
 from tallymark.processes.supervisor.plan import ProcessSpec, plan
 
 MOST_REPLICAS: Final = 3
 """Of topics of :func:`with_brokers`."""
+_P = TypeVar("_P", ZooKeeperSettings, RegistrySettings, DashboardSettings)
 
 
 def listening(deployment: Deployment) -> list[ProcessSpec]:
@@ -20,15 +27,15 @@ def listening(deployment: Deployment) -> list[ProcessSpec]:
 
 
 def with_free_ports(deployment: Deployment) -> Deployment:
-    """The same deployment on ports that are free now, all different from each other. Clusters that
-    run elsewhere stay where they are."""
+    """The same deployment on ports that are free now, all different from each other. What runs
+    elsewhere (not ``embedded``) stays where it is."""
     count = 3 + sum(len(cluster.brokers) for cluster in deployment.clusters)
     ports = iter(free_ports(count))
     return deployment.model_copy(
         update={
-            "zookeeper": deployment.zookeeper.model_copy(update={"port": next(ports)}),
-            "registry": deployment.registry.model_copy(update={"port": next(ports)}),
-            "dashboards": deployment.dashboards.model_copy(update={"port": next(ports)}),
+            "zookeeper": _moved(deployment.zookeeper, next(ports)),
+            "registry": _moved(deployment.registry, next(ports)),
+            "dashboards": _moved(deployment.dashboards, next(ports)),
             "clusters": tuple(
                 cluster.model_copy(
                     update={
@@ -44,6 +51,10 @@ def with_free_ports(deployment: Deployment) -> Deployment:
             ),
         }
     )
+
+
+def _moved(part: _P, port: int) -> _P:
+    return part.model_copy(update={"port": port}) if part.embedded else part
 
 
 def with_brokers(deployment: Deployment, count: int) -> Deployment:

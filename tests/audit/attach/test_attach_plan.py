@@ -14,10 +14,15 @@ from tallymark.deployment.places import places as addresses_in
 from tallymark.errors import UserError
 from tallymark.processes.supervisor.plan import plan as processes
 from tallymark_audit.attach.found import BrokerFound, ClusterFound, TopicFound
-from tallymark_audit.attach.inspection import keeps_headers, release_of
+from tallymark_audit.attach.inspection import MOST_TOPICS, first_topics, keeps_headers, release_of
 from tallymark_audit.attach.logins import log_in, write_secrets
 from tallymark_audit.attach.plan import make_attach_plan, settings_of
-from tallymark_audit.attach.request import AttachRequest, ClusterRequest, parse_clusters
+from tallymark_audit.attach.request import (
+    AttachRequest,
+    ClusterRequest,
+    checked_topics,
+    parse_clusters,
+)
 from tallymark_audit.attach.resume import differences
 from tallymark_audit.attach.texts import found_lines, settings_text
 from tallymark_audit.attach.unclaimed import application_lines, unclaimed_lines
@@ -126,7 +131,8 @@ def test_the_audit_topic_is_made_where_it_is_not() -> None:
 
 
 def test_broker_time_is_warned_of_with_what_it_does_to_windows() -> None:
-    topics = {"clicks": TopicFound(1, timestamp_type="LogAppendTime"), "orders": TopicFound(1)}
+    usual = TopicFound(1, timestamp_type="CreateTime")
+    topics = {"clicks": TopicFound(1, timestamp_type="LogAppendTime"), "orders": usual}
     one = found(topics=topics)
     (line,) = make_attach_plan(settings_of(asked(), [one]), [one]).warnings
     assert line.startswith("kafka: clicks has message.timestamp.type=LogAppendTime: the broker's")
@@ -137,7 +143,8 @@ def test_broker_time_is_warned_of_with_what_it_does_to_windows() -> None:
 
 
 def test_topics_that_may_not_be_read_are_named() -> None:
-    one = found(topics={"secret": TopicFound(1, readable=False), "clicks": TopicFound(1)})
+    usual = TopicFound(1, timestamp_type="CreateTime")
+    one = found(topics={"secret": TopicFound(1, readable=False), "clicks": usual})
     (line,) = make_attach_plan(settings_of(asked(), [one]), [one]).warnings
     assert line.startswith("kafka: secret has no right to be read")
 
@@ -177,11 +184,53 @@ def test_before_the_first_copy_every_topic_is_waited_for() -> None:
     assert line.startswith("kafka-to-other: clicks has no copy called clicks on other yet")
 
 
-@pytest.mark.parametrize("wrong", [{"topics": "("}, {"rename": "copy"}, {"rename": "{nobody}"}])
+@pytest.mark.parametrize("wrong", [{"rename": "copy"}, {"rename": "{nobody}"}])
 def test_options_that_cannot_be(wrong: dict[str, str]) -> None:
+    """The message was the last line of pydantic's: an address of its documentation."""
     two = [found("kafka", "clicks"), found("other")]
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match="the renaming cannot be read") as caught:
         settings_of(asked("kafka:9092", "other:9092", **wrong), two)
+    assert "pydantic" not in str(caught.value)
+
+
+def test_topics_that_are_no_regular_expression() -> None:
+    """The cluster was looked at first, and then the message was an address of pydantic's
+    documentation."""
+    assert checked_topics("shop[.].*") == "shop[.].*"
+    with pytest.raises(UserError, match=r"--topics 'prod\[' is no regular expression: untermin"):
+        checked_topics("prod[")
+
+
+def test_of_many_topics_those_that_are_audited_are_looked_into() -> None:
+    """A cluster with 600 topics, attached with --topics for ten near the end of the alphabet: the
+    first 500 were looked into, so nothing was said of the ten."""
+    names = [f"a{number:03}" for number in range(600)] + ["zz-1", "zz-2"]
+    looked_into = first_topics(names, "zz-.*")
+    assert (len(looked_into), looked_into[:3]) == (MOST_TOPICS, ["zz-1", "zz-2", "a000"])
+
+
+def test_topics_that_were_not_looked_into_are_counted() -> None:
+    """606 topics with ten records each were "606 topics with 5,000 records", and "and 490 more
+    topics" ended the list of what is UNCLAIMED."""
+    one = found(
+        topics={
+            "clicks": TopicFound(1, records=5, looked_at=5, stamped=0, written_at=NOW),
+            "far": TopicFound(1, looked_into=False),
+        }
+    )
+    assert found_lines(one)[1].startswith("2 topics, 1 of them looked into, with 5 records; ")
+    said = unclaimed_lines(settings_of(asked(), [one]), one, NOW)
+    assert said[-1] == (
+        "not looked into, so not named here: 1 more topic (--topics chooses which are)"
+    )
+
+
+def test_settings_of_topics_that_may_not_be_read() -> None:
+    """Without DescribeConfigs a topic with the broker's time was attached without a word."""
+    one = found(topics={"clicks": TopicFound(1, timestamp_type="")})
+    (line,) = make_attach_plan(settings_of(asked(), [one]), [one]).warnings
+    assert line.startswith("kafka: clicks has settings that we may not read")
+    assert "give DescribeConfigs" in line
 
 
 def test_the_second_start_goes_on_with_what_its_owner_made_of_the_settings() -> None:

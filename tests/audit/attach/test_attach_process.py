@@ -126,6 +126,8 @@ def test_from_a_kafka_without_anything_to_verdicts(
         assert "1 idempotent producer" in said
         lines = APPLICATION.replace("SERVERS", repr(servers)).replace("TOPIC", repr(clicks))
         assert "audited(confluent_kafka.Producer(config), config, window_ms=2000)" in said
+        # The ports that --free-ports chose are not in the settings that the command wrote.
+        assert f"export TALLYMARK_SETTINGS={tmp_path / 'data' / 'deployment.toml'}" in said
         subprocess.run(
             [sys.executable, "-c", lines],
             check=True,

@@ -50,6 +50,16 @@ def test_a_group_without_members_that_has_messages_to_read_is_stopped() -> None:
     assert found.delay == Delay(390 * S, least=True)
 
 
+def test_collectors_are_no_group_of_which_too_little_was_seen() -> None:
+    """``tallymark-audit-shop`` was UNKNOWN, "no offset is committed yet (and 1,209 more
+    partitions)", for as long as the collectors ran: they never commit one."""
+    members = (MemberDescription("m-1", client_id="c", partitions=(AT, ("clicks", 1))),)
+    described = GroupDescription("tallymark-audit-shop", "Stable", members=members)
+    found = GroupBook().state(Seen("brokers", described, {}, S), {}, S)
+    assert found.status is Status.UNKNOWN
+    assert found.why.startswith("collectors of the audit commit no offsets")
+
+
 def test_the_time_of_the_next_record_replaces_what_is_at_least_known() -> None:
     book = GroupBook()
     book.follow({}, {AT})

@@ -15,7 +15,23 @@ from tallymark.deployment import (
 from tallymark.protocol.api import ADVERTISED, ApiKey
 from tallymark.testing import ScriptedBroker
 from tallymark_dashboards.snapshots.holder import Snapshots
-from tallymark_dashboards.snapshots.watch import Watch
+from tallymark_dashboards.snapshots.watch import Watch, zookeeper_of
+
+
+def test_no_zookeeper_is_looked_for_where_none_is_needed() -> None:
+    """``tallymark attach`` beside a cluster of Apache Kafka: the dashboards tried to connect to
+    127.0.0.1:2181 again and again, thirty warnings in the first minute."""
+    brokers = (BrokerAddress(port=9092),)
+    kafka = Cluster(name="kafka", kind="apache-kafka", embedded=False, brokers=brokers)
+    ours = Cluster(name="ours", brokers=brokers)
+    none = ZooKeeperSettings(embedded=False)
+    attached = Deployment(clusters=(kafka,), mirrors=(), zookeeper=none)
+    assert zookeeper_of(attached, kafka) == ""
+    named = ZooKeeperSettings(embedded=False, host="zk.example")
+    with_groups = attached.model_copy(update={"zookeeper": named})
+    assert zookeeper_of(with_groups, kafka) == f"zk.example:2181{kafka.root}"
+    both = attached.model_copy(update={"clusters": (kafka, ours)})
+    assert zookeeper_of(both, ours) == f"127.0.0.1:2181{ours.root}"
 
 
 def test_clusters_are_looked_at_side_by_side_and_no_thread_is_left() -> None:
