@@ -56,6 +56,28 @@ def without(topic: ReplicatedTopic, *brokers: int) -> None:
     topic.look_over()
 
 
+# --- DescribeProducers
+
+
+def test_who_only_follows_tells_the_producers_of_its_own_log(
+    wire: WireClient, broker: BrokerThread
+) -> None:
+    """``kafka-transactions.sh find-hanging --broker-id 0`` asks broker 0 for each replica that it
+    has, and ended with "Failed to describe producers for 65 partitions"."""
+    topic = new_topic(broker)
+    asked = m.DescribeProducersRequestTopic(name=topic.name, partition_indexes=[0])
+
+    def answer() -> int:
+        (found,) = wire.ask(m.DescribeProducersRequest(topics=[asked]), 0).topics
+        return found.partitions[0].error_code
+
+    partitions, partition = topic.broker_state.partitions, topic.partition
+    topic.on_loop(lambda: partitions.hold(partition))
+    assert answer() == 0
+    topic.on_loop(lambda: partitions.remove(partition))
+    assert answer() == CODES["NOT_LEADER_OR_FOLLOWER"]
+
+
 # --- Produce
 
 

@@ -4,7 +4,9 @@ Served 0.
 
 Kept: id, epoch, last sequence and the time of the last batch of each, in the order of ids. An id
 that was not used for ``producer.id.expiration.ms`` is forgotten, unless its transaction is open: of
-that, the offset where it begins; and the epoch of the coordinator that ended the last one.
+that, the offset where it begins; and the epoch of the coordinator that ended the last one. A broker
+that only follows answers for its own log, as in Kafka: ``kafka-transactions.sh find-hanging
+--broker-id`` asks it for all replicas that it has.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ def _partition(
         if again:
             raise KafkaError(CODES["INVALID_REQUEST"], f"{topic[:80]}-{index} is named twice")
         require(state.authorizer, call.connection, Operation.READ, ResourceType.TOPIC, topic)
-        producers = state.partitions.find(topic, index).log.producers
+        held = state.partitions.held(topic, index) or state.partitions.find(topic, index)
+        producers = held.log.producers
     except KafkaError as error:
         return DescribeProducersResponsePartition(
             partition_index=index,

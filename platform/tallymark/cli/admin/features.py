@@ -10,11 +10,16 @@ import click
 from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.features import FeatureDescription, FeaturesDescription
 from tallymark.errors import UserError
+from tallymark.replication.features import REPLICATION
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.output import json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
 from tallymark.untrusted import escaped
 
+_TOPICS_OF_BEFORE = (
+    "topics that are there keep the replicas that they have, __consumer_offsets too: see "
+    "'tallymark reassign plan --replicas 3'"
+)
 _COLUMNS = {"feature": "FEATURE", "level": "LEVEL", "possible": "POSSIBLE", "brokers": "BROKERS"}
 
 
@@ -61,6 +66,8 @@ def upgrade(levels: tuple[str, ...], dry_run: bool, **options: Any) -> None:
         before = found.features[name].level
         done = "could be raised" if dry_run else "raised"
         print_line(f"{escaped(name)}: {done} from level {before} to {level}")
+    if REPLICATION in wanted and not dry_run:
+        click.echo(_TOPICS_OF_BEFORE, err=True)
 
 
 def parse_levels(levels: tuple[str, ...]) -> dict[str, int]:
