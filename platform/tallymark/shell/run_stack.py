@@ -22,12 +22,23 @@ from tallymark.processes.supervisor.state import Child, State
 from tallymark.processes.zookeeper_credentials import password_file, prepare_credentials
 
 
-def run_stack(deployment: Deployment, announce: Callable[[], None]) -> None:
+def run_stack(
+    deployment: Deployment,
+    announce: Callable[[], None],
+    serves: Callable[[str], None] = lambda name: None,
+) -> None:
     """Start what the deployment embeds and keep it running until SIGINT or SIGTERM; ``announce`` is
-    called once, when all of it serves. UserError: it cannot be started here, and why."""
+    called once, when all of it serves, ``serves`` with the name of each process that does, before
+    those that wait for it are started. UserError: it cannot be started here, and why."""
+
+    def noted(spec: ProcessSpec, child: Child, log: Path) -> None:
+        report(spec, child, log)
+        if child.state is State.READY:
+            serves(spec.name)
+
     raise_descriptor_limit()
     refuse_early(deployment)
-    supervisor = Supervisor(deployment, report)
+    supervisor = Supervisor(deployment, noted)
     supervisor.start()
     if prepare_credentials(deployment):
         click.echo(f"ZooKeeper is closed to others from now on: {password_file(deployment)}")

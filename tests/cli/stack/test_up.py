@@ -6,14 +6,24 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from eventually import eventually
 from project import ROOT
-from running_stack import Stack
+from running_stack import Stack, stack_of
 
-from tallymark.deployment import Deployment, dump_toml
+from tallymark.cli.stack.up import WhenAllServe
+from tallymark.client import Admin
+from tallymark.deployment import (
+    BrokerAddress,
+    Cluster,
+    DashboardSettings,
+    Deployment,
+    RegistrySettings,
+    dump_toml,
+)
 from tallymark.processes.ports import with_free_ports
 from tallymark.processes.supervisor.plan import plan
 
@@ -50,6 +60,38 @@ def test_no_java_is_one_clear_line(tmp_path: Path) -> None:
     assert code == 1
     assert said.startswith("tallymark: cannot start: Java: there is no java on the PATH; install")
     assert said.count("\n") == 1
+
+
+def test_groups_have_replicas_from_the_first_one_on(tmp_path: Path) -> None:
+    """With ``--brokers 3`` the collector's group made ``__consumer_offsets`` before topics might
+    have replicas: on one broker, whose death stopped every group of the cluster."""
+    cluster = Cluster(name="dc1", brokers=(BrokerAddress(port=1),))
+    unused: dict[str, Any] = {
+        "registry": RegistrySettings(embedded=False),
+        "dashboards": DashboardSettings(embedded=False),
+    }
+    one = Deployment(data_dir=tmp_path / "data", clusters=(cluster,), mirrors=(), **unused)
+    with stack_of(tmp_path, with_free_ports(one), "--brokers", "3") as stack:
+        servers = stack.deployment.cluster("dc1").bootstrap_servers
+        name = "__consumer_offsets"
+        with Admin(bootstrap_servers=servers) as admin:
+            eventually(lambda: name in admin.topics())
+            described = admin.describe_topics([name])[name]
+    assert {len(part.replicas) for part in described.partitions} == {3}
+
+
+def test_clusters_are_told_when_all_their_brokers_serve() -> None:
+    two = (BrokerAddress(id=0, port=1), BrokerAddress(id=7, port=2))
+    ours = Cluster(name="dc1", brokers=two)
+    theirs = Cluster(name="dc2", kind="apache-kafka", brokers=two[:1])
+    told: list[Cluster] = []
+    serves = WhenAllServe((ours, theirs), told.append)
+    for name in ("zookeeper", "broker-dc2-0", "broker-dc1-7", "broker-dc1-7"):
+        serves(name)
+    assert told == []
+    serves("broker-dc1-0")
+    serves("broker-dc1-0")  # it died, and is back
+    assert told == [ours]
 
 
 def test_the_ten_lines_of_the_readme(stack: Stack) -> None:

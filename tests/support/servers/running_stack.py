@@ -109,11 +109,12 @@ def stack_in(folder: Path, data: Path, usual: Deployment | None = None) -> Itera
 
 
 @contextmanager
-def stack_of(folder: Path, deployment: Deployment) -> Iterator[Stack]:
-    """A stack of these settings, as they are; the settings file is in ``folder``."""
+def stack_of(folder: Path, deployment: Deployment, *options: str) -> Iterator[Stack]:
+    """A stack of these settings, as they are, and ``tallymark up`` with ``options``; the settings
+    file is in ``folder``."""
     settings = folder / "tallymark.toml"
     settings.write_text(dump_toml(deployment))
-    up = Command("up", ["up", "--settings", settings], settings, deployment.log_dir)
+    up = Command("up", ["up", "--settings", settings, *options], settings, deployment.log_dir)
     running = Stack(deployment, settings, up)
     try:
         up.wait_for(lambda: up.said("The stack is up"), "start", 240)

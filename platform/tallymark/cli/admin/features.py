@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -16,7 +16,7 @@ from tallymark.shell.output import json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
 from tallymark.untrusted import escaped
 
-_TOPICS_OF_BEFORE = (
+TOPICS_OF_BEFORE: Final = (
     "topics that are there keep the replicas that they have, __consumer_offsets too: see "
     "'tallymark reassign plan --replicas 3'"
 )
@@ -67,7 +67,7 @@ def upgrade(levels: tuple[str, ...], dry_run: bool, **options: Any) -> None:
         done = "could be raised" if dry_run else "raised"
         print_line(f"{escaped(name)}: {done} from level {before} to {level}")
     if REPLICATION in wanted and not dry_run:
-        click.echo(_TOPICS_OF_BEFORE, err=True)
+        click.echo(TOPICS_OF_BEFORE, err=True)
 
 
 def parse_levels(levels: tuple[str, ...]) -> dict[str, int]:

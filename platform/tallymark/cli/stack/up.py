@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
 
+from tallymark.cli.admin.features import TOPICS_OF_BEFORE
 from tallymark.client import Admin
 from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import Cluster, Deployment, load
@@ -39,15 +41,29 @@ def command(settings: str | None, data: str | None, free_ports: bool, brokers: i
         deployment = with_free_ports(deployment)
     if brokers is not None and brokers > 1:
         deployment = with_brokers(deployment, brokers)
-    run_stack(deployment, lambda: _serve(deployment, brokers))
+    grown = deployment.clusters if brokers is not None and brokers > 1 else ()
+    run_stack(deployment, lambda: _announce(deployment), WhenAllServe(grown, _allow_replicas))
 
 
-def _serve(deployment: Deployment, brokers: int | None) -> None:
-    if brokers is not None and brokers > 1:
-        for cluster in deployment.clusters:
-            if cluster.embedded and cluster.kind == "tallymark":
-                _allow_replicas(cluster)
-    _announce(deployment)
+class WhenAllServe:
+    """Is told the name of each process that serves, and calls ``do`` for a cluster of ours as soon
+    as all its brokers do: before anything that uses it is started. The group of a collector makes
+    ``__consumer_offsets``, which keeps the replicas that it may have at that moment."""
+
+    def __init__(self, clusters: Iterable[Cluster], do: Callable[[Cluster], None]) -> None:
+        self._waiting = [
+            (one, {f"broker-{one.name}-{broker.id}" for broker in one.brokers})
+            for one in clusters
+            if one.embedded and one.kind == "tallymark"
+        ]
+        self._do = do
+
+    def __call__(self, name: str) -> None:
+        for cluster, brokers in self._waiting:
+            if name in brokers:
+                brokers.remove(name)
+                if not brokers:
+                    self._do(cluster)
 
 
 def _allow_replicas(cluster: Cluster) -> None:
@@ -57,6 +73,8 @@ def _allow_replicas(cluster: Cluster) -> None:
         with Admin(**connection_settings(cluster), client_id="tallymark-up") as admin:
             if admin.describe_features().features[REPLICATION].level < 1:
                 admin.update_features({REPLICATION: 1})
+                if admin.topics():
+                    click.echo(f"{cluster.name}: {TOPICS_OF_BEFORE}", err=True)
     except (TallymarkError, KeyError) as error:
         click.echo(
             f"{cluster.name}: topics have one replica: {error}; then: "
