@@ -1,6 +1,7 @@
 """``tallymark doctor`` says what is missing and what to do."""
 
 import importlib.util
+import shutil
 import socket
 import zlib
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tallymark.cli.stack.doctor import command as doctor
-from tallymark.deployment import Deployment, dump_toml
+from tallymark.deployment import AuditSettings, Deployment, dump_toml
 from tallymark.processes.checks import machine as checks
 from tallymark.processes.free_ports import is_taken
 from tallymark.processes.ports import with_free_ports
@@ -88,6 +89,24 @@ def test_a_data_folder_that_is_a_file(tmp_path: Path) -> None:
     (finding,) = checks.check_disk(Deployment(data_dir=tmp_path / "data"))
     assert finding.grade == "failure"
     assert "cannot write" in finding.text
+
+
+def test_a_store_on_another_disk_has_room_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit store was on a disk of 30 MB that was full; all that doctor told of was the disk of
+    the data folder."""
+    little = tmp_path / "little"
+    little.mkdir()
+    real = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda at: real._replace(free=1 << 20) if at == little else real
+    )
+    audit = AuditSettings(store=f"sqlite:///{little}/audit.db")
+    _, store = checks.check_disk(Deployment(data_dir=tmp_path / "data", audit=audit))
+    assert store.grade == "warning"
+    assert store.text == f"1 MiB free below {little} (audit store)"
+    assert "make room" in store.do
 
 
 def test_doctor_exits_with_1_when_something_is_missing(

@@ -149,7 +149,7 @@ def age(settings: str | None, as_json: bool) -> None:
         click.echo(json.dumps({**asdict(found), "ok": found.ok}, indent=2))
     else:
         print_table(_ages(found, rows, [one.name for one in deployment.clusters], now))
-        click.echo(_verdict(found))
+        click.echo(verdict(found))
     if not found.ok:
         sys.exit(BEHIND)
 
@@ -172,11 +172,14 @@ def _moment(ms: int) -> str:
     return utc(ms) if ms > 0 else "never"
 
 
-def _verdict(found: AuditAge) -> str:
+def verdict(found: AuditAge) -> str:
+    """Whether the audit is as of now, in a line. Pure."""
     if found.ok:
         return f"the audit is as of now: counted through {_moment(found.judged_through_ms)}"
     names = ", ".join(plain(one.cluster) for one in found.behind)
+    stuck = all(one.why == "behind" for one in found.behind)
     return (
         f"UNKNOWN since {_moment(found.judged_through_ms)}: the audit of {names} is behind by more "
-        f"than {duration(found.allowed_ms)}; is its collector running?"
+        f"than {duration(found.allowed_ms)}; "
+        + ("its collector runs: its log says why" if stuck else "is its collector running?")
     )

@@ -31,6 +31,7 @@ from tallymark_audit.model.log_reader import LogReader, TopicLike, partitions_of
 from tallymark_audit.store import Store
 from tallymark_audit.store.counted.incidents import Incident
 from tallymark_audit.store.counted.positions import FencedError, Position
+from tallymark_audit.store.trouble import unusable
 
 __all__ = ["Collector", "CollectorSettings", "wall_clock"]
 
@@ -154,7 +155,7 @@ class Collector:
         except FencedError as error:
             self.fenced(error)
         except SQLAlchemyError as error:
-            self.troubles.begin(STORE, f"cannot use the store: {error}", now)
+            self.troubles.begin(STORE, unusable(self.ledger.store.address, error), now)
             self.counters.failures += 1
             self._doubt()
         else:

@@ -19,6 +19,7 @@ from tallymark.errors import TallymarkError
 from tallymark_audit.collector.backoff import Backoff
 from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.store.counted.positions import FencedError
+from tallymark_audit.store.trouble import trouble
 
 Step = Callable[[int], object]
 REST: Final = 3
@@ -77,7 +78,7 @@ class Schedule:
         except FencedError:
             raise
         except (SQLAlchemyError, TallymarkError) as error:
-            self.troubles.begin(chore.name, f"{chore.name} has to wait: {error}", now)
+            self.troubles.begin(chore.name, f"{chore.name} has to wait: {trouble(error)}", now)
         except Exception as error:
             told = f"{chore.name} failed: {reason_of(error)}"
             self.troubles.begin(chore.name, told, now, error)

@@ -18,6 +18,7 @@ from tallymark.errors import UserError
 from tallymark.sql import READ_ONLY, open_engine
 from tallymark_audit.store.preparing import prepare
 from tallymark_audit.store.schema.upsert import dump_json, load_json
+from tallymark_audit.store.trouble import is_full
 
 
 class Store:
@@ -82,12 +83,11 @@ def open_store(address: str) -> Store:
 
 
 def _what_to_do(cause: BaseException) -> str:
-    said = str(cause).lower()
-    if "is full" in said or "no space left" in said:
+    if is_full(str(cause)):
         return (
             "make room on its disk and start again: nothing was changed. To bring a store of an "
             "older version up to date takes as much room again as it has, until that is done"
         )
-    if "is locked" in said:
+    if "is locked" in str(cause).lower():
         return "another process has held it for long: see which one does"
     return "see that the folder can be written or the database is reachable"

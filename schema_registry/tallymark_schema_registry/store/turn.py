@@ -96,6 +96,7 @@ def read_changes(cursor: DBAPICursor, sql: Statements, number: int, limit: int) 
 
 
 def reason(error: BaseException) -> str:
-    """The first line of what the database said."""
+    """The first line of what the database said, and what to do about a disk without room."""
     lines = str(getattr(error, "orig", None) or error).splitlines()
-    return lines[0] if lines else type(error).__name__
+    said = lines[0] if lines else type(error).__name__
+    return f"{said}; make room on the disk of the store" if "is full" in said else said

@@ -21,6 +21,7 @@ from tallymark_audit.cli import repair as mending
 from tallymark_audit.cli import verdicts as looking
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store import open_store
+from tallymark_audit.store.reading.age import AuditAge, SilentCollector
 
 Run = Callable[..., Result]
 Filled = tuple[Prepared, Run]
@@ -92,6 +93,19 @@ def test_who_is_silent_is_named(filled: Filled, request: pytest.FixtureRequest) 
     last = found.output.splitlines()[-1]
     assert last.startswith(f"UNKNOWN since {utc(told['judged_through_ms'])}: the audit of dc1") == (
         stopped == "dc1"
+    )
+
+
+def test_a_collector_that_runs_is_not_asked_for() -> None:
+    """The disk of the store was full: the collector had committed five seconds ago, and the command
+    asked whether it was running."""
+    stuck = SilentCollector("dc1", "collector-dc1", "behind", 2000, 1000, 21)
+    silent = SilentCollector("dc2", "collector-dc2", "silent", 1000, 1000)
+    assert happened.verdict(AuditAge((stuck,), 1000, 7000)).endswith(
+        "behind by more than 7 s; its collector runs: its log says why"
+    )
+    assert happened.verdict(AuditAge((stuck, silent), 1000, 7000)).endswith(
+        "is its collector running?"
     )
 
 

@@ -121,7 +121,7 @@ def test_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         asyncio.run(main())
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 2
-    assert "until they can be stored again: database or disk is full" in told[0]
+    assert "until they can be stored again: database or disk is full; make room" in told[0]
     assert "stored again" in told[1]
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
@@ -23,6 +24,8 @@ from tallymark.protocol.records import check as record_check
 
 JAVA_AT_LEAST = 17
 DISK_AT_LEAST = 1 << 30
+STORE_AT_LEAST = 100 << 20
+_SQLITE = "sqlite:///"
 
 
 def run_checks(deployment: Deployment) -> list[Finding]:
@@ -143,7 +146,25 @@ def check_disk(deployment: Deployment) -> list[Finding]:
     text = f"{free / (1 << 30):.1f} GiB free below {folder}"
     if free < DISK_AT_LEAST:
         return [Finding("disk", "failure", text, "free at least 1 GiB")]
-    return [Finding("disk", "ok", text)]
+    return [Finding("disk", "ok", text), *_check_stores(deployment)]
+
+
+def _check_stores(deployment: Deployment) -> list[Finding]:
+    """Stores on SQLite that are not in the data folder may be on another disk."""
+    findings: list[Finding] = []
+    for what, address in (
+        ("audit store", deployment.audit.store),
+        ("registry store", deployment.registry.store),
+    ):
+        folder = Path(address.removeprefix(_SQLITE)).absolute().parent
+        if not address.startswith(_SQLITE) or not folder.is_dir():
+            continue
+        free = shutil.disk_usage(folder).free
+        text = f"{free / (1 << 20):.0f} MiB free below {folder} ({what})"
+        little = free < STORE_AT_LEAST
+        do = "make room there: what cannot be stored waits" if little else ""
+        findings.append(Finding("disk", "warning" if little else "ok", text, do))
+    return findings
 
 
 def check_ports(deployment: Deployment) -> list[Finding]:
