@@ -13,7 +13,13 @@ import click
 
 from tallymark.deployment import Deployment
 from tallymark.errors import UserError
-from tallymark.processes.checks.machine import check_disk, check_java, check_packages, check_ports
+from tallymark.processes.checks.machine import (
+    check_disk,
+    check_java,
+    check_packages,
+    check_ports,
+    is_running,
+)
 from tallymark.processes.descriptors import raise_descriptor_limit
 from tallymark.processes.process import stop_signals
 from tallymark.processes.supervisor.plan import ProcessSpec
@@ -70,6 +76,11 @@ def report(spec: ProcessSpec, child: Child, log: Path) -> None:
 
 def refuse_early(deployment: Deployment) -> None:
     """One clear line instead of ten processes that cannot start: UserError, and what to do."""
+    if is_running(deployment):  # its own ports are taken, too: that would be a riddle
+        raise UserError(
+            f"the stack of {deployment.data_dir.absolute()} runs already",
+            "tallymark status shows it; stop it with Ctrl-C where it runs, or give another --data",
+        )
     checks = [check_packages(deployment), check_disk(deployment), check_ports(deployment)]
     if deployment.zookeeper.embedded or _starts_apache_kafka(deployment):
         checks.append(check_java())
