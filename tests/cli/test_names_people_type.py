@@ -292,6 +292,21 @@ def test_words_of_a_table_are_never_cut(
             assert word in words, (width, printed)
 
 
+def test_a_sentence_is_not_broken_after_each_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reasons of `tallymark audit verdicts` took twelve lines of a word each: the other columns
+    alone were as wide as the terminal."""
+    table = Table("window", "topic", "why", box=None)
+    why = "skewed: the clock of vm is ahead by 59 min 59 s; judged by when it was written"
+    table.add_row("2026-11-29T20:12:35Z", "a-topic-with-a-long-name", why)
+    monkeypatch.setattr(output, "FILE_WIDTH", 50)
+    output.print_table(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert "skewed: the clock of vm is ahead by" in lines[1]
+
+
 def test_completion_offers_what_a_singular_name_has() -> None:
     from click.shell_completion import ZshComplete
 

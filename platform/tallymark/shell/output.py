@@ -28,6 +28,8 @@ FILE_WIDTH: Final = 160
 MOST_WIDTH: Final = 10_000
 FAILED: Final = 1
 PARTLY: Final = 2
+SENTENCE: Final = 40
+"""Columns that a sentence gets where lines are longer than the terminal anyway."""
 
 json_option: Final = click.option(
     "--json", "as_json", is_flag=True, help="Print a list of JSON objects."
@@ -58,7 +60,7 @@ def print_table(table: Table) -> None:
 
     Where the terminal is narrow, sentences are wrapped between words. A word (a time, a name, an
     offset) is never cut: where even that has no room, lines are longer than the terminal, which
-    breaks them by itself.
+    breaks them by itself. Then sentences get room, too: a word a line would be no better.
     """
     from rich.console import Console  # 0.05 s to import: not for commands that print no table
 
@@ -67,9 +69,13 @@ def print_table(table: Table) -> None:
         words = [_words(cell) for cell in (column.header, *column.cells)]
         column.no_wrap = all(len(one) < 2 for one in words[1:])
         column.min_width = max((_width(word) for one in words for word in one), default=None)
-    least = console.measure(table, options=console.options.update(width=MOST_WIDTH)).minimum
-    if least > console.width:
-        console = Console(width=least)
+    wide = console.options.update(width=MOST_WIDTH)
+    if console.measure(table, options=wide).minimum > console.width:
+        for column in table.columns:
+            if not column.no_wrap:
+                longest = max(_width(" ".join(_words(cell))) for cell in column.cells)
+                column.min_width = max(column.min_width or 0, min(longest, SENTENCE))
+        console = Console(width=console.measure(table, options=wide).minimum)
     console.print(table, crop=False)
 
 
