@@ -6,12 +6,13 @@ import socket
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from tallymark.cli.stack.doctor import command as doctor
-from tallymark.deployment import AuditSettings, Deployment, dump_toml
+from tallymark.deployment import AuditSettings, BrokerAddress, Cluster, Deployment, dump_toml
 from tallymark.processes.checks import machine as checks
 from tallymark.processes.free_ports import is_taken
 from tallymark.processes.ports import with_free_ports
@@ -82,6 +83,19 @@ def test_a_taken_port_is_named_with_who_wants_it() -> None:
         wrong = [f for f in checks.check_ports(deployment) if f.grade == "failure"]
     assert [finding.text for finding in wrong] == [f"{port} (broker-dc2-0) is taken"]
     assert "--free-ports" in wrong[0].do
+
+
+def test_brokers_of_one_machine_cannot_share_their_listeners() -> None:
+    """The example of docs/security.md with ``tallymark up --brokers 3``: the second broker died,
+    "the port is taken; stop what listens there", which was the first one."""
+    shared: dict[str, Any] = {"listeners": "SASL_PLAINTEXT://127.0.0.1:9092"}
+    brokers = (BrokerAddress(id=0, port=9092), BrokerAddress(id=1, port=9093))
+    cluster = Cluster(name="dc1", brokers=brokers, broker_settings=shared)
+    (finding,) = checks.check_listeners(Deployment(clusters=(cluster,), mirrors=()))
+    assert finding.grade == "failure"
+    assert finding.text == f"the 2 brokers of dc1 would all listen on {shared['listeners']}"
+    alone = cluster.model_copy(update={"brokers": brokers[:1]})
+    assert checks.check_listeners(Deployment(clusters=(alone,), mirrors=())) == []
 
 
 def test_a_data_folder_that_is_a_file(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tallymark.errors import UserError
 from tallymark.processes.checks.machine import (
     check_disk,
     check_java,
+    check_listeners,
     check_packages,
     check_ports,
     is_running,
@@ -81,7 +82,8 @@ def refuse_early(deployment: Deployment) -> None:
             f"the stack of {deployment.data_dir.absolute()} runs already",
             "tallymark status shows it; stop it with Ctrl-C where it runs, or give another --data",
         )
-    checks = [check_packages(deployment), check_disk(deployment), check_ports(deployment)]
+    checks = [check_packages(deployment), check_disk(deployment), check_listeners(deployment)]
+    checks.append(check_ports(deployment))
     if deployment.zookeeper.embedded or _starts_apache_kafka(deployment):
         checks.append(check_java())
     for findings in checks:

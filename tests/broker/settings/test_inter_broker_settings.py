@@ -90,6 +90,25 @@ def test_what_cannot_be_is_refused_with_the_way_out(values: dict[str, str], text
     assert SECRET not in str(caught.value)
 
 
+def test_the_listener_without_a_list_is_secured_by_the_map() -> None:
+    """With ``listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT`` and no ``listeners`` every
+    client got in without a log-in: the map was ignored. Kafka secures its one listener so."""
+    settings = parse(
+        {
+            "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+            "advertised.host.name": "broker.example",
+            **LOG_IN,
+        }
+    )
+    (listener,) = settings.listening()
+    (advertised,) = settings.advertised()
+    assert listener.protocol == advertised.protocol == "SASL_PLAINTEXT"
+    assert settings.inter_broker_listener() == listener
+    open_to_others = {"listener.security.protocol.map": "PLAINTEXT:SSL", "host.name": "10.0.0.7"}
+    with pytest.raises(UserError, match=r"needs ssl[.]keystore[.]location"):
+        parse(open_to_others)
+
+
 def test_the_password_is_nowhere_to_be_read(caplog: pytest.LogCaptureFixture) -> None:
     settings = parse(NAMED | LOG_IN)
     with caplog.at_level(logging.INFO):

@@ -85,13 +85,21 @@ def test_clusters_are_told_when_all_their_brokers_serve() -> None:
     ours = Cluster(name="dc1", brokers=two)
     theirs = Cluster(name="dc2", kind="apache-kafka", brokers=two[:1])
     told: list[Cluster] = []
-    serves = WhenAllServe((ours, theirs), told.append)
+    why = ["no such user", "", "never asked"]
+
+    def do(cluster: Cluster) -> str:
+        told.append(cluster)
+        return why.pop(0)
+
+    serves = WhenAllServe((ours, theirs), do)
     for name in ("zookeeper", "broker-dc2-0", "broker-dc1-7", "broker-dc1-7"):
         serves(name)
     assert told == []
     serves("broker-dc1-0")
     serves("broker-dc1-0")  # it died, and is back
     assert told == [ours]
+    assert serves.again() == {}
+    assert told == [ours, ours]
 
 
 def test_the_ten_lines_of_the_readme(stack: Stack) -> None:

@@ -42,33 +42,51 @@ def command(settings: str | None, data: str | None, free_ports: bool, brokers: i
     if brokers is not None and brokers > 1:
         deployment = with_brokers(deployment, brokers)
     grown = deployment.clusters if brokers is not None and brokers > 1 else ()
-    run_stack(deployment, lambda: _announce(deployment), WhenAllServe(grown, _allow_replicas))
+    replicas = WhenAllServe(grown, _allow_replicas)
+
+    def up() -> None:
+        for cluster, why in replicas.again().items():
+            click.echo(
+                f"{cluster}: topics have one replica: {why}; then: "
+                f"tallymark features upgrade {REPLICATION}=1 --cluster {cluster}",
+                err=True,
+            )
+        _announce(deployment)
+
+    run_stack(deployment, up, replicas)
 
 
 class WhenAllServe:
     """Is told the name of each process that serves, and calls ``do`` for a cluster of ours as soon
     as all its brokers do: before anything that uses it is started. The group of a collector makes
-    ``__consumer_offsets``, which keeps the replicas that it may have at that moment."""
+    ``__consumer_offsets``, which keeps the replicas that it may have at that moment. ``do`` returns
+    why it failed, or ""; at the first start of a secured cluster there is no user yet."""
 
-    def __init__(self, clusters: Iterable[Cluster], do: Callable[[Cluster], None]) -> None:
+    def __init__(self, clusters: Iterable[Cluster], do: Callable[[Cluster], str]) -> None:
         self._waiting = [
             (one, {f"broker-{one.name}-{broker.id}" for broker in one.brokers})
             for one in clusters
             if one.embedded and one.kind == "tallymark"
         ]
         self._do = do
+        self._failed: list[Cluster] = []
 
     def __call__(self, name: str) -> None:
         for cluster, brokers in self._waiting:
             if name in brokers:
                 brokers.remove(name)
-                if not brokers:
-                    self._do(cluster)
+                if not brokers and self._do(cluster):
+                    self._failed.append(cluster)
+
+    def again(self) -> dict[str, str]:
+        """Do once more what failed; by the names of clusters why it fails still."""
+        tried = {cluster.name: self._do(cluster) for cluster in self._failed}
+        return {name: why for name, why in tried.items() if why}
 
 
-def _allow_replicas(cluster: Cluster) -> None:
-    """Raise what lets topics have several replicas. A cluster whose brokers do not let this user do
-    so goes on without; the line says how to do it."""
+def _allow_replicas(cluster: Cluster) -> str:
+    """Raise what lets topics have several replicas; why it failed, or "". A cluster whose brokers
+    do not let this user do so goes on without."""
     try:
         with Admin(**connection_settings(cluster), client_id="tallymark-up") as admin:
             if admin.describe_features().features[REPLICATION].level < 1:
@@ -76,11 +94,8 @@ def _allow_replicas(cluster: Cluster) -> None:
                 if admin.topics():
                     click.echo(f"{cluster.name}: {TOPICS_OF_BEFORE}", err=True)
     except (TallymarkError, KeyError) as error:
-        click.echo(
-            f"{cluster.name}: topics have one replica: {error}; then: "
-            f"tallymark features upgrade {REPLICATION}=1 --cluster {cluster.name}",
-            err=True,
-        )
+        return str(error)
+    return ""
 
 
 def _announce(deployment: Deployment) -> None:

@@ -38,6 +38,7 @@ def run_checks(deployment: Deployment) -> list[Finding]:
         lambda: check_kernel(deployment),
         lambda: check_disk(deployment),
         lambda: check_modes(deployment),
+        lambda: check_listeners(deployment),
         (lambda: check_reachable(deployment)) if running else (lambda: check_ports(deployment)),
     ]
     return [finding for check in checks for finding in check()]
@@ -165,6 +166,22 @@ def _check_stores(deployment: Deployment) -> list[Finding]:
         do = "make room there: what cannot be stored waits" if little else ""
         findings.append(Finding("disk", "warning" if little else "ok", text, do))
     return findings
+
+
+def check_listeners(deployment: Deployment) -> list[Finding]:
+    """Brokers of one cluster share its settings: several on one machine cannot share an address."""
+    return [
+        Finding(
+            "listeners",
+            "failure",
+            f"the {len(cluster.brokers)} brokers of {cluster.name} would all listen on {text}",
+            "leave listeners out of broker_settings: each listens on its own port, secured as "
+            '"listener.security.protocol.map" = "PLAINTEXT:SASL_PLAINTEXT" says',
+        )
+        for cluster in deployment.clusters
+        if cluster.embedded and cluster.kind == "tallymark" and len(cluster.brokers) > 1
+        if (text := str(cluster.broker_settings.get("listeners", "")))
+    ]
 
 
 def check_ports(deployment: Deployment) -> list[Finding]:

@@ -48,7 +48,9 @@ class ListenerFields(SettingsPart):
     own."""
 
     listener_security_protocol_map: str = ""
-    """Names of your own for listeners: ``INSIDE:SASL_PLAINTEXT,OUTSIDE:SASL_SSL``."""
+    """Names of your own for listeners: ``INSIDE:SASL_PLAINTEXT,OUTSIDE:SASL_SSL``. Without
+    ``listeners`` the one of ``host.name`` and ``port`` is called PLAINTEXT, so
+    ``PLAINTEXT:SASL_SSL`` secures it."""
 
     listeners_allow_plaintext: bool = False
     """Whether a listener that is reached from other machines may go without TLS: everything on
@@ -87,17 +89,17 @@ class ListenerFields(SettingsPart):
 
     def listening(self) -> tuple[Listener, ...]:
         """The listeners: those of ``listeners``, or the one of ``host.name`` and ``port``."""
-        if not self.listeners:
-            return (Listener("PLAINTEXT", "PLAINTEXT", self.host_name, self.port),)
         protocols = parse_protocol_map(self.listener_security_protocol_map)
+        if not self.listeners:
+            return (Listener("PLAINTEXT", protocols["PLAINTEXT"], self.host_name, self.port),)
         return parse_listeners(self.listeners, protocols)
 
     def advertised(self) -> tuple[Listener, ...]:
         """The addresses that clients get in place of the listeners' own, by the listener's name."""
+        protocols = parse_protocol_map(self.listener_security_protocol_map)
         if self.advertised_listeners:
-            protocols = parse_protocol_map(self.listener_security_protocol_map)
             return parse_listeners(self.advertised_listeners, protocols)
         if self.listeners or not (self.advertised_host_name or self.advertised_port):
             return ()
         host, port = self.advertised_host_name or self.host_name, self.advertised_port
-        return (Listener("PLAINTEXT", "PLAINTEXT", host, port),)
+        return (Listener("PLAINTEXT", protocols["PLAINTEXT"], host, port),)
