@@ -131,7 +131,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def test_the_page_has_what_is_tried_here() -> None:
-    assert (len(SHELL), len(SETTINGS), len(TOML), len(SNIPPETS)) == (5, 6, 5, 2)
+    assert (len(SHELL), len(SETTINGS), len(TOML), len(SNIPPETS)) == (5, 6, 6, 2)
+
+
+def test_brokers_of_one_machine_ask_for_a_log_in_each_on_its_port(tmp_path: Path) -> None:
+    (tmp_path / "broker.secret").write_text(SECRET)
+    text = TOML[4].replace("/path/to", str(tmp_path))
+    settings = parse(
+        tomllib.loads(text)["clusters"]["broker_settings"]
+        | {"zookeeper.user": "brokers", "zookeeper.password": SECRET, "port": 9093}
+    )
+    assert [(one.protocol, one.port) for one in settings.listening()] == [("SASL_PLAINTEXT", 9093)]
 
 
 def test_settings_can_be_copied() -> None:
@@ -163,7 +173,7 @@ def test_the_commands_and_clients_of_the_page_get_in(place: Place) -> None:
     usual = user | files
     tls = {name: usual[name] for name in ("bootstrap_servers", "security_protocol")}
     tls |= {"ssl_truststore_location": usual["ssl_truststore_location"]}
-    (place.folder / "tallymark.toml").write_text(place.here(TOML[4]))
+    (place.folder / "tallymark.toml").write_text(place.here(TOML[5]))
     deployed = load(place.folder / "tallymark.toml").cluster("dc1")
     assert deployed.bootstrap_servers == place.address
     logins: list[dict[str, Any]] = [usual, tls | provider, {**connection_settings(deployed)}]
