@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import queue
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -224,3 +226,23 @@ def test_parts_without_settings_take_the_credentials_of_the_environment(
     assert "secret" not in repr(Access.from_environment())
     monkeypatch.delenv("TALLYMARK_ZOOKEEPER_USER")
     assert Access.from_environment().auth_data == []
+
+
+def test_a_process_says_once_that_zookeeper_is_away() -> None:
+    """``tallymark dashboards`` after the demo, whose ZooKeeper had stopped: 63 warnings "Connection
+    dropped" within ten seconds, and every process wrote such lines while ZooKeeper restarted."""
+    script = f"""
+from tallymark.coordination import ZooKeeper
+from tallymark.errors import ConnectError
+from tallymark.processes.process import configure_logging
+configure_logging()
+try:
+    ZooKeeper("127.0.0.1:{free_port()}", connect_timeout_ms=1000).start()
+except ConnectError:
+    print("away")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "away\n"
+    assert done.stderr.count("\n") <= 1, done.stderr

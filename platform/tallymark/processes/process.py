@@ -58,7 +58,6 @@ def configure_logging(level: int = logging.INFO, form: Literal["text", "json"] =
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for chatty in (
         "kazoo",
-        "tallymark.coordination.kazoo",
         "httpx",
         "httpcore",
         "asyncio",
