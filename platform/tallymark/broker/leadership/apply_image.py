@@ -124,7 +124,8 @@ class Leadership:
     def _withdraw(
         self, topics: Iterable[TopicImage], image: MetadataImage, gone: set[UUID]
     ) -> None:
-        """Stop leading partitions of one replica that are deleted or that another broker leads."""
+        """Stop leading partitions of one replica that are deleted, that another broker leads, or
+        that get more replicas."""
         known = self._partitions.image.topics
         for name in {topic.name for topic in topics if topic.name in known}:
             after = image.topics.get(name)
@@ -137,9 +138,11 @@ class Leadership:
                     and after.topic_id == partition.topic_id
                     and index < len(after.partitions)
                     and after.partitions[index].leader == self._node_id
-                    and not is_replicated(after.partitions[index])
                 ):
-                    continue
+                    if not is_replicated(after.partitions[index]):
+                        continue
+                    if self._replicated is not None:
+                        self._replicated.grows(partition)
                 self._partitions.remove(partition, deleted=partition.topic_id in gone)
                 self._manager.high_watermarks.note(name, index, partition.high_watermark)
                 self._given_up(partition)

@@ -123,6 +123,13 @@ class ReplicatedPartitions:
         }
         self._note_states(image, here, NOTHING)
 
+    def grows(self, partition: Partition) -> None:
+        """The partition, which this broker leads as its one replica, gets more of them: the lead
+        goes on in the same leader epoch."""
+        epoch, topic_id = partition.leader_epoch, partition.topic_id
+        key = partition.topic, partition.index
+        self._led_as[key] = Role(Duty.LEADER, self._me, epoch, topic_id)
+
     async def apply(self, image: MetadataImage, touched: Iterable[str]) -> Sequence[Failed]:
         """Apply ``image``, in which the topics ``touched`` have changed or are gone. Returns the
         partitions whose logs cannot be used."""
