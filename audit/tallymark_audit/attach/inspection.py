@@ -73,7 +73,9 @@ def inspect_cluster(
             return _Inspection(place, admin, log, audited).found()
     except AuthenticationError as error:
         raise UserError(
-            f"{place.name} does not let us in: {error}", "mend the file of --command-config"
+            f"{place.name} does not let us in: {error}",
+            "mend the file of --command-config; where a downstream cluster has log-ins of its own "
+            "give --downstream-command-config",
         ) from error
     except ConnectError as error:
         raise UserError(

@@ -24,7 +24,7 @@ def found_lines(found: ClusterFound) -> list[str]:
     there = "is there" if found.has_audit_topic else "is not there yet"
     holds = f"{len(topics)} topic{'s' if len(topics) != 1 else ''}"
     holds += f", {seen} of them looked into," if seen < len(topics) else ""
-    holds += f" with {records:,} records"
+    holds += f" with {records:,} record{'s' if records != 1 else ''}"
     return [
         f"{brokers} broker{'s' if brokers != 1 else ''}{speaks}"
         + (f", cluster id {found.cluster_id}" if found.cluster_id else ""),

@@ -342,6 +342,8 @@ def test_the_kafka_that_brokers_speak_as() -> None:
     assert release_of({"FETCH": (0, 11), "METADATA": (0, 9)}) == "2.3"
     assert release_of({}) == "before 0.11"
     assert not keeps_headers({"FETCH": (0, 3)})
+    one = found(topics={"clicks": TopicFound(1, records=1)})
+    assert found_lines(one)[1] == "1 topic with 1 record; _tallymark_audit is there"
     assert found_lines(found("kafka", "clicks"))[0] == (
         "2 brokers, speaking as Kafka 4.0, cluster id id of kafka"
     )
