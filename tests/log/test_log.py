@@ -225,6 +225,40 @@ def test_epochs_tell_where_each_ended() -> None:
     assert (log.latest_epoch, log.next_epoch) == (5, 6)
 
 
+def test_a_noted_epoch_writes_nothing_and_is_there_with_its_first_record() -> None:
+    """A broker that took over thousands of leads waited for two syncs for each. The epoch is in the
+    state of the partition, and in each batch; the flush of these stores it."""
+    files = MemoryFiles()
+    log = new_log(files=files)
+    log.start_epoch(1)
+    log.append(batch(1, 2), 0, 1)
+    log.flush()
+    before = files.content("/d/orders-0/leader-epoch-checkpoint")
+    log.note_epoch(5)
+    assert files.content("/d/orders-0/leader-epoch-checkpoint") == before
+    assert (log.epochs, log.next_epoch) == (((1, 0), (5, 2)), 6)
+    with refusal("FENCED_LEADER_EPOCH"):
+        log.note_epoch(4)
+    log.append(batch(3), 0, 5)
+    log.flush()
+    assert b"5 2" in files.content("/d/orders-0/leader-epoch-checkpoint")
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_after_a_crash_a_noted_epoch_is_that_of_the_records_that_were_left(written: bool) -> None:
+    files = MemoryFiles()
+    log = new_log(files=files)
+    log.start_epoch(1)
+    log.append(batch(1, 2), 0, 1)
+    log.flush()
+    log.note_epoch(5)
+    if written:
+        log.append(batch(3), 0, 5)
+    files.kill()
+    again = Log.open(files, "/d/orders-0", SMALL, clean=False, now_ms=0)
+    assert again.epochs == (((1, 0), (5, 2)) if written else ((1, 0),))
+
+
 # --- the real disk
 
 
