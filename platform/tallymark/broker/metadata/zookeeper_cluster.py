@@ -267,7 +267,7 @@ class ZooKeeperCluster:
         if self._membership is not None:
             self._membership.stop()
         self._dirty.set()
-        await self.refresh.stop(STOP_SECONDS)
+        await asyncio.gather(*(one.stop(STOP_SECONDS) for one in (self._creations, self.refresh)))
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -57,6 +57,10 @@ class TopicCreations:
             if one is wanted and error is not None:
                 raise error
 
+    async def stop(self, seconds: float) -> None:
+        """Wait for what is being created, at most so long."""
+        await self._together.stop(seconds)
+
     async def _create_all(self) -> Sequence[tuple[NewTopic, TallymarkError | None]]:
         wanted, self._wanted = self._wanted, []
         return list(zip(wanted, await self._run(lambda: self._create(wanted)), strict=True))
