@@ -97,6 +97,8 @@ def test_singular_names_are_commands(name: str) -> None:
         (["reconsile"], "Did you mean reconcile"),
         (["topics", "lst"], "Did you mean list?"),
         (["audit", "overvew"], "Did you mean overview?"),
+        (["stop"], "Did you mean down?"),
+        (["start"], "Did you mean up?"),
         (["xyzzy"], "No such command 'xyzzy'."),
     ],
 )

@@ -78,7 +78,7 @@ class AttachRun:
             raise UserError(
                 f"the audit of {decided.deployment.name} runs already, with its data in "
                 f"{decided.deployment.data_dir}",
-                "tallymark status shows it; stop it with Ctrl-C where it runs",
+                f"tallymark status shows it; stop it with tallymark down --settings {self._path}",
             )
         refuse_early(_running(decided, free_ports))
 

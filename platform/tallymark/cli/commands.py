@@ -64,6 +64,10 @@ COMMANDS: Final[dict[str, Entry]] = {
         "tallymark.cli.stack.doctor:command",
         "Look for what is missing on this machine, and say what to do.",
     ),
+    "down": Entry(
+        "tallymark.cli.stack.down:command",
+        "Stop the stack that tallymark up keeps running.",
+    ),
     "elect": Entry(
         "tallymark.cli.admin.leads.elect:command",
         "Give partitions the leader that they should have.",

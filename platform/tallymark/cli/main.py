@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 class _Commands(NamedGroup):
     """Finds commands by name, and loads them lazily."""
+
+    called_otherwise: ClassVar = {"start": "up", "stop": "down"}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*COMMANDS, *(point.name for point in _entry_points())})

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
 
 class NamedGroup(click.Group):
     """A group that takes a name's singular (``topic list``), and suggests for one it does not
-    know."""
+    know: one that is spelt alike, or what ``called_otherwise`` says (a name that other programs
+    have -> ours)."""
+
+    called_otherwise: ClassVar[Mapping[str, str]] = {}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -23,13 +26,15 @@ class NamedGroup(click.Group):
             if f"{name}s" in known:
                 return super().resolve_command(ctx, [f"{name}s", *args[1:]])
             if not ctx.resilient_parsing:
-                ctx.fail(f"No such command {name!r}.{_meant(name, known)}")
+                ctx.fail(f"No such command {name!r}.{_meant(name, known, self.called_otherwise)}")
         return super().resolve_command(ctx, args)
 
 
-def _meant(name: str, known: list[str]) -> str:
+def _meant(name: str, known: list[str], called_otherwise: Mapping[str, str]) -> str:
     from difflib import get_close_matches
 
+    if name in called_otherwise:
+        return f" Did you mean {called_otherwise[name]}?"
     near = get_close_matches(name, known, n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 

@@ -80,7 +80,7 @@ def refuse_early(deployment: Deployment) -> None:
     if is_running(deployment):  # its own ports are taken, too: that would be a riddle
         raise UserError(
             f"the stack of {deployment.data_dir.absolute()} runs already",
-            "tallymark status shows it; stop it with Ctrl-C where it runs, or give another --data",
+            "tallymark status shows it; stop it with tallymark down, or give another --data",
         )
     checks = [check_packages(deployment), check_disk(deployment), check_listeners(deployment)]
     checks.append(check_ports(deployment))

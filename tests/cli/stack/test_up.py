@@ -62,9 +62,12 @@ def test_no_java_is_one_clear_line(tmp_path: Path) -> None:
     assert said.count("\n") == 1
 
 
-def test_groups_have_replicas_from_the_first_one_on(tmp_path: Path) -> None:
+def test_groups_have_replicas_from_the_first_one_on_and_all_of_it_is_ended(tmp_path: Path) -> None:
     """With ``--brokers 3`` the collector's group made ``__consumer_offsets`` before topics might
-    have replicas: on one broker, whose death stopped every group of the cluster."""
+    have replicas: on one broker, whose death stopped every group of the cluster.
+
+    ``up`` printed the address of a registry that it does not start as if it served there. And what
+    ran under ``nohup`` could be ended only by who had kept its process id."""
     cluster = Cluster(name="dc1", brokers=(BrokerAddress(port=1),))
     unused: dict[str, Any] = {
         "registry": RegistrySettings(embedded=False),
@@ -77,7 +80,19 @@ def test_groups_have_replicas_from_the_first_one_on(tmp_path: Path) -> None:
         with Admin(bootstrap_servers=servers) as admin:
             eventually(lambda: name in admin.topics())
             described = admin.describe_topics([name])[name]
-    assert {len(part.replicas) for part in described.partitions} == {3}
+        assert {len(part.replicas) for part in described.partitions} == {3}
+        url = stack.deployment.registry.url
+        assert stack.up.said(f"schema registry      runs elsewhere: {url}")
+        written = stack.deployment.data_dir / "deployment.toml"
+        assert stack.up.said(f"in another terminal: tallymark down --settings {written}")
+
+        code, said = stack.command("down")
+        assert code == 0, said
+        assert "still running: zookeeper, broker-dc1-0" in said
+        assert said.endswith(f"the stack on {stack.deployment.data_dir} has stopped\n")
+        assert stack.up.wait(30) == 0
+        code, said = stack.command("down", "--settings", str(written))
+        assert (code, said) == (0, f"no stack is running on {stack.deployment.data_dir}\n")
 
 
 def test_clusters_are_told_when_all_their_brokers_serve() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tallymark.deployment import load
-from tallymark.deployment.load import ENVIRONMENT
+from tallymark.deployment.load import ENVIRONMENT, RESOLVED
 from tallymark.errors import UserError
 from tallymark.processes.supervisor.control import NotRunningError, ask
+from tallymark.processes.supervisor.ending import supervisor_pid
 from tallymark.processes.supervisor.run import control_file
 
 BELOW: Final = Path(".tallymark")
@@ -32,7 +34,7 @@ class Stack:
     @property
     def settings(self) -> Path:
         """The settings with every port filled in, which its processes read."""
-        return self.folder / "deployment.toml"
+        return self.folder / RESOLVED.name
 
     @property
     def ready(self) -> bool:
@@ -70,10 +72,24 @@ def running_stacks() -> list[Stack]:
     return [found[control] for control in sorted(found)]
 
 
+def settings_running() -> list[Path]:
+    """The settings of those that run below ``./.tallymark``."""
+    found: list[Path] = []
+    for control in _control_files_below():
+        with suppress(UserError):  # another user's
+            if supervisor_pid(control) is not None:
+                found.append(_folder(control) / RESOLVED.name)
+    return sorted(found)
+
+
 def _control_files() -> Iterator[Path]:
+    yield from _control_files_below()
+    yield control_file(load())
+
+
+def _control_files_below() -> Iterator[Path]:
     yield from BELOW.absolute().glob(str(_CONTROL))
     yield from BELOW.absolute().glob(f"*/{_CONTROL}")
-    yield control_file(load())
 
 
 def _folder(control: Path) -> Path:

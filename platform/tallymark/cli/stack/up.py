@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tallymark.cli.admin.features import TOPICS_OF_BEFORE
 from tallymark.client import Admin
 from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import Cluster, Deployment, load
+from tallymark.deployment.load import RESOLVED
 from tallymark.errors import TallymarkError
 from tallymark.processes.ports import with_brokers, with_free_ports
 from tallymark.processes.process import die_with_parent
@@ -28,7 +30,7 @@ from tallymark.shell.run_stack import run_stack
     help="So many brokers in each cluster, on free ports; topics have up to three replicas.",
 )
 def command(settings: str | None, data: str | None, free_ports: bool, brokers: int | None) -> None:
-    """Start the whole stack on this machine and keep it running until Ctrl-C.
+    """Start the whole stack on this machine and keep it running until Ctrl-C or ``tallymark down``.
 
     ZooKeeper, the brokers of every cluster, the mirrors, the registry, the collectors and the
     dashboards; data and logs go below ./.tallymark. A process that dies is started again.
@@ -99,9 +101,19 @@ def _allow_replicas(cluster: Cluster) -> str:
 
 
 def _announce(deployment: Deployment) -> None:
-    click.echo("\nThe stack is up. Ctrl-C stops it.")
+    click.echo(f"\nThe stack is up. Ctrl-C stops it, or in another terminal: {_down(deployment)}")
     for cluster in deployment.clusters:
         click.echo(f"  {cluster.name + ' brokers':<20} {cluster.bootstrap_servers}")
-    click.echo(f"  {'schema registry':<20} {deployment.registry.url}")
+    if deployment.registry.embedded:
+        click.echo(f"  {'schema registry':<20} {deployment.registry.url}")
+    else:
+        click.echo(f"  {'schema registry':<20} runs elsewhere: {deployment.registry.url}")
     if deployment.dashboards.embedded:
         click.echo(f"  {'dashboards':<20} {deployment.dashboards.url}")
+
+
+def _down(deployment: Deployment) -> str:
+    """The command that ends it: what ``up`` has written names it from any folder."""
+    written = deployment.data_dir.absolute() / RESOLVED.name
+    named = "" if written == RESOLVED.absolute() else f" --settings {shlex.quote(str(written))}"
+    return f"tallymark down{named}"

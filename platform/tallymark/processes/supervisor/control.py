@@ -45,12 +45,22 @@ def ask(
     seconds, belongs to another user, or refuses.
     """
     deadline = time.monotonic() + within
+    with connected(address, within) as link:
+        link.sendall(json.dumps(dict(request)).encode() + b"\n")
+        answer: dict[str, Any] = json.loads(_read_all(link, deadline))
+    if not answer.get("ok"):
+        raise UserError(str(answer.get("error", "the stack refused the request")))
+    return answer
+
+
+@contextmanager
+def connected(address: Path, within: float) -> Iterator[socket.socket]:
+    """A connection to the supervisor that listens at ``address``, while the block runs. Raises as
+    :func:`ask`, also for what goes wrong with the connection in the block."""
     try:
         with socket.socket(socket.AF_UNIX) as link:
-            _connect(link, address, deadline)
-            link.sendall(json.dumps(dict(request)).encode() + b"\n")
-            said = _read_all(link, deadline)
-        answer: dict[str, Any] = json.loads(said)
+            _connect(link, address, time.monotonic() + within)
+            yield link
     except (TimeoutError, ConnectionResetError, ValueError):
         raise UserError(
             f"the stack on {address.parent.parent} does not answer",
@@ -62,9 +72,6 @@ def ask(
         ) from None
     except OSError:
         raise NotRunningError("no stack is running here", _START) from None
-    if not answer.get("ok"):
-        raise UserError(str(answer.get("error", "the stack refused the request")))
-    return answer
 
 
 @contextmanager

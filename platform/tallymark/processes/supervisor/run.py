@@ -26,6 +26,8 @@ BROKER_STOP_SECONDS = 60.0
 """The same of brokers: handing over leads and all that waits for others have 15 s and 30 s by
 default, then logs are flushed (20 s for 10,000 partitions). One that is killed meanwhile recovers
 its logs at the next start."""
+LONGEST_STOP_SECONDS = 4 * STOP_SECONDS + BROKER_STOP_SECONDS + STOP_SECONDS
+"""What :meth:`Supervisor.stop` may take: each stage, and what it kills."""
 ROTATE_MS = 2_000
 """How often logs are looked at: a process that writes as fast as it can is bounded by
 :mod:`tallymark.processes.log_rates`."""
@@ -35,6 +37,11 @@ Report = Callable[[ProcessSpec, Child, Path], None]
 def run_dir(deployment: Deployment) -> Path:
     """Where the supervisor keeps its lock and its control socket."""
     return deployment.data_dir.absolute() / "run"
+
+
+def lock_file(deployment: Deployment) -> Path:
+    """The file that is locked while a supervisor runs."""
+    return run_dir(deployment) / "lock"
 
 
 def control_file(deployment: Deployment) -> Path:
@@ -61,7 +68,7 @@ class Supervisor:
         """Take the data folder for this run and write the settings the processes read."""
         run_dir(self.deployment).mkdir(parents=True, exist_ok=True)
         self.deployment.log_dir.mkdir(parents=True, exist_ok=True)
-        self._lock = _take_lock(run_dir(self.deployment) / "lock")
+        self._lock = _take_lock(lock_file(self.deployment))
         # Absolute: commands that are pointed at the file may run in another folder.
         absolute = {"data_dir": self.deployment.data_dir.absolute()}
         resolved = self.deployment.model_copy(update=absolute)
@@ -205,5 +212,5 @@ def _take_lock(path: Path) -> int:
     except BlockingIOError:
         raise UserError(
             f"a stack is already running on {path.parent.parent}",
-            "stop it with Ctrl-C, or give another data_dir in the settings",
+            "stop it with tallymark down, or give another data_dir in the settings",
         ) from None
