@@ -29,6 +29,7 @@ from tallymark.net.server.handler import Connection
 from tallymark.protocol.api import ApiKey
 from tallymark.protocol.records.batch import encode_batch
 from tallymark.protocol.schema import Message
+from tallymark.replication.features import REPLICATION
 from tallymark.trail import Entry, TrailFile
 
 log: Final = logging.getLogger("tallymark.trail")
@@ -37,6 +38,8 @@ MAX_WAITING: Final = 10_000
 """Lines in each queue."""
 RETENTION_MS: Final = 365 * 24 * 3_600_000
 """Retention of the topic if the broker creates it."""
+REPLICAS: Final = 3
+"""Of the topic if the broker creates it and topics may have several, where so many brokers live."""
 _AGAIN_SECONDS: Final = 5.0
 _STOP_SECONDS: Final = 2.0
 _BATCH: Final = 200
@@ -191,8 +194,9 @@ class Trail:
         if self._topic not in self.state.image.topics:
             partitions = max(1, len(self.state.image.brokers))
             configs = {"retention.ms": str(RETENTION_MS)}
+            factor = replicas_of_trail(self.state)
             with contextlib.suppress(KafkaError):  # another broker has created it meanwhile
-                await create_topic(self.state, self._topic, partitions, configs)
+                await create_topic(self.state, self._topic, partitions, configs, factor=factor)
         for _ in range(100):  # until it is led
             if self._led() is not None or self._is_led_elsewhere():
                 return
@@ -233,6 +237,15 @@ class Trail:
     def _log_waiting(self, error: TallymarkError) -> None:
         if self._limit.passes("wait") is not None:
             log.warning("%d lines of the %s wait: %s", len(self._records), self.name, error)
+
+
+def replicas_of_trail(state: BrokerState) -> int:
+    """The replicas of a topic that a trail makes. The default of topics is 1 where nothing was set,
+    and may be more than brokers live just when there is something to tell."""
+    default = state.settings.default_replication_factor
+    if state.image.features.level(REPLICATION) == 0:
+        return default
+    return max(1, min(max(REPLICAS, default), len(state.image.brokers)))
 
 
 class TrailedRequest:

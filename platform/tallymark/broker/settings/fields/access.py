@@ -91,4 +91,4 @@ class AccessFields(SettingsPart):
 
     admin_trail_topic: str = ""
     """A topic that gets the same, each broker in a partition that it leads; empty: none. Where it
-    is not there it is made, and keeps a year."""
+    is not there it is made with up to three replicas, and keeps a year."""

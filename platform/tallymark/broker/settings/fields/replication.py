@@ -83,6 +83,6 @@ class ReplicationFields(SettingsPart):
 
     replication_incidents_topic: str = "_tallymark_incidents"
     """A topic that gets a record of each unclean election, and of each cut of committed records:
-    the audit makes incidents of them. It is made when there is the first one. Empty: only the file
-    ``replication-incidents.jsonl`` in the first of ``log.dirs`` has them. Has an effect only on
-    partitions with several replicas."""
+    the audit makes incidents of them. It is made when there is the first one, with up to three
+    replicas. Empty: only the file ``replication-incidents.jsonl`` in the first of ``log.dirs`` has
+    them. Has an effect only on partitions with several replicas."""
