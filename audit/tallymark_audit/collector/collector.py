@@ -25,6 +25,7 @@ from tallymark_audit.collector.partitions.sharing import LEASE_MS, Alone, Share,
 from tallymark_audit.collector.partitions.vanishing import Vanishing, deleted_of
 from tallymark_audit.collector.recounting.chore import Compacted, Recounting
 from tallymark_audit.collector.recounting.slow_scrub import SlowScrub
+from tallymark_audit.collector.uncommitted import Uncommitted
 from tallymark_audit.model.absurd import reason_of
 from tallymark_audit.model.edges import AUDIT_TOPIC, is_audited
 from tallymark_audit.model.log_reader import LogReader, TopicLike, partitions_of, topic_id_of
@@ -104,13 +105,12 @@ class Collector:
         self._announced: set[TopicPartition] = set()
         self._vanishing: Vanishing | None = None
         self._unlisted: set[str] = set()
-        self._uncommitted: list[CountedFetch] = []
+        self._uncommitted = Uncommitted()
         self._discovered = 0
         self._committed = 0
         self._idle_committed = 0
         self._idle_commit_ms = min(max(IDLE_COMMIT_MS, settings.window_ms // 12), LONGEST_IDLE_MS)
         self._backfills_read = 0
-        self._doubted = False
         self._behind = False
 
     @property
@@ -157,22 +157,23 @@ class Collector:
         except SQLAlchemyError as error:
             self.troubles.begin(STORE, unusable(self.ledger.store.address, error), now)
             self.counters.failures += 1
-            self._doubt()
+            self._uncommitted.doubt()
         else:
             self.troubles.end(STORE)
-        self.counters.stands(self.ledger.positions, self.in_charge)
+        self.counters.store_refuses = self.troubles.pause_ms(STORE) > 0
+        self.counters.stands(self.ledger.positions, self._uncommitted.first(), self.in_charge)
         return sum(run.count for one in found for run in one.runs)
 
     def flush(self, now: int) -> bool:
         """Commit all that was read. Whether it is known what the store holds. SQLAlchemyError: the
         store is away."""
-        if not self._doubted:
+        if not self._uncommitted.in_doubt:
             try:
                 self._commit(now)
             except SQLAlchemyError:
-                self._doubt()
+                self._uncommitted.doubt()
                 raise
-        return not self._doubted
+        return not self._uncommitted.in_doubt
 
     def fenced(self, error: FencedError) -> None:
         """A write was refused: raise it, or leave to the others what they have taken."""
@@ -184,18 +185,13 @@ class Collector:
             self.ledger.generation = 0
             self._share.refused_charge(now)
         log.info("collector of %s: %s", self.settings.cluster, error)
-        self._doubt()
-
-    def _doubt(self) -> None:
-        """Only the store knows whether the last commit succeeded: read it again."""
-        self._uncommitted = []
-        self._doubted = True
+        self._uncommitted.doubt()
 
     def _read(self, now: int) -> list[CountedFetch]:
         try:
-            if self._doubted:
+            if self._uncommitted.in_doubt:
                 self._share.refused(self.ledger.reload(), now)
-                self._doubted = False
+                self._uncommitted.reloaded()
             if now - self._discovered >= DISCOVER_MS:
                 self._discover(now)
             self._adjust(now)
@@ -303,9 +299,9 @@ class Collector:
     def _commit_if_due(self, found: Sequence[CountedFetch], now: int) -> None:
         """Commit what was found, at once unless there is more to read anyway."""
         idle = now - self._idle_committed >= self._idle_commit_ms
-        self._uncommitted += [one for one in found if one.moved or idle]
+        self._uncommitted.add(one for one in found if one.moved or idle)
         self.ledger.advance(found)
-        waiting = sum(len(one.runs) for one in self._uncommitted) < MOST_UNCOMMITTED
+        waiting = self._uncommitted.runs < MOST_UNCOMMITTED
         soon = now - self._committed < BEHIND_COMMIT_MS
         if not (self._behind and waiting and soon):
             self._commit(now)
@@ -313,23 +309,23 @@ class Collector:
             self._idle_committed = now
 
     def _commit(self, now: int) -> None:
-        if self._uncommitted:
+        if self._uncommitted.fetches:
             try:
-                self.ledger.commit(self._uncommitted, now)
+                self.ledger.commit(self._uncommitted.fetches, now)
             except (SQLAlchemyError, TallymarkError):
                 raise
             except Exception:
                 self._commit_apart(now)
             else:
-                self._committed_well(self._uncommitted)
-            self._uncommitted = []
+                self._committed_well(self._uncommitted.fetches)
+            self._uncommitted.committed()
         self._committed = now
 
     def _commit_apart(self, now: int) -> None:
         """Something makes no sense, in a fetch or in the store: commit each partition by itself. A
         partition that cannot be counted keeps its position, and is tried again."""
         by_place: dict[TopicPartition, list[CountedFetch]] = {}
-        for one in self._uncommitted:
+        for one in self._uncommitted.fetches:
             by_place.setdefault(one.place, []).append(one)
         for place, some in by_place.items():
             try:
@@ -340,7 +336,7 @@ class Collector:
                 why = f"cannot count {place[0]}-{place[1]}: {reason_of(error)}"
                 self.troubles.begin(committing(place), why, now, error)
                 self.ledger.note(Incident(ABSURD, why, *place), now)
-                self._doubted = True
+                self._uncommitted.doubt_place(place)
             else:
                 self._committed_well(some)
 

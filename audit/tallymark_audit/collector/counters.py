@@ -14,7 +14,7 @@ from tallymark_audit.store.counted.positions import Position
 @dataclass(slots=True)
 class Counters:
     """Totals of what was committed since the start; ``lag`` (offsets) and ``partitions`` are those
-    of now. Another thread may read them."""
+    of now, and what was read but not committed is behind, too. Another thread may read them."""
 
     records: int = 0
     bytes: int = 0
@@ -33,6 +33,8 @@ class Counters:
     """Rounds in which the cluster or the store could not be used."""
     partitions: int = 0
     lag: int = 0
+    store_refuses: bool = False
+    """Whether the last attempt to write to the store failed."""
     in_charge: bool = False
 
     def committed(self, found: Iterable[CountedFetch]) -> None:
@@ -57,13 +59,19 @@ class Counters:
                 else:
                     self.unstamped += run.count
 
-    def stands(self, positions: Mapping[TopicPartition, Position], in_charge: bool) -> None:
-        """Update the lag from the positions of the partitions."""
+    def stands(
+        self,
+        positions: Mapping[TopicPartition, Position],
+        uncommitted: Mapping[TopicPartition, int],
+        in_charge: bool,
+    ) -> None:
+        """Update the lag from the positions of the partitions. ``uncommitted``: from which offset
+        on those are not in the store that were read further."""
         self.partitions = len(positions)
         self.in_charge = in_charge
         self.lag = sum(
-            max(0, at.high_watermark - at.next_offset)
-            for at in positions.values()
+            max(0, at.high_watermark - min(at.next_offset, uncommitted.get(place, at.next_offset)))
+            for place, at in positions.items()
             if at.topic != AUDIT_TOPIC
         )
 
@@ -74,7 +82,8 @@ class Counters:
         odd["of more runs than are kept"] = self.overflowed
         told = "".join(f", {count:,} {what}" for what, count in odd.items() if count)
         bad = f", {self.bad_events:,} bad" if self.bad_events else ""
+        refuses = " or more (the store refuses)" if self.store_refuses else ""
         return (
-            f"{self.records:,} records of {self.partitions} partitions, {self.lag:,} behind{told}; "
-            f"{self.events:,} events{bad}{charge}"
+            f"{self.records:,} records of {self.partitions} partitions, "
+            f"{self.lag:,} behind{refuses}{told}; {self.events:,} events{bad}{charge}"
         )

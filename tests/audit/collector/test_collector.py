@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from counting_paths import counting_path as counting_path
@@ -26,6 +26,7 @@ from tallymark.client.producing.stamps import Stamp, encode_stamp
 from tallymark.protocol.records.batch import split_batches
 from tallymark_audit.collector.collector import Collector, CollectorSettings
 from tallymark_audit.collector.counting.cells import count
+from tallymark_audit.collector.ledger import Ledger
 from tallymark_audit.events.event_codec import encode_event
 from tallymark_audit.events.events import AuditEvent, CellReport, Gap
 from tallymark_audit.model.cells import CellKey, window_of
@@ -124,6 +125,11 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def bench_in(folder: Path) -> Iterator[Bench]:
     with open_store(f"sqlite:///{folder / f'{uuid.uuid4()}.db'}") as store:
         yield Bench(MemoryCluster(), store)
+
+
+def refuse(*_: object) -> NoReturn:
+    """What a store does without room."""
+    raise OperationalError("COMMIT", {}, Exception("database or disk is full"))
 
 
 def test_counts_every_kind_of_record(bench: Bench) -> None:
@@ -275,6 +281,50 @@ def failing_commits(store: Store, fail: bool) -> Iterator[None]:
         yield
     finally:
         del store.write
+
+
+def test_what_the_store_does_not_take_is_behind(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk of the store was full for 20 s, and the line of that minute said "0 behind": all was
+    read, and none of it committed."""
+    log = bench.cluster.log()
+    log.append(stamped(0, 5))
+    collector = bench.collector()
+    bench.drain(collector)
+    assert "5 records of 1 partitions, 0 behind; " in collector.counters.status()
+    log.append(stamped(5, 3))
+    log.append(stamped(8, 4))
+    with monkeypatch.context() as full:
+        full.setattr(Ledger, "commit", refuse)
+        for _ in range(3):
+            collector.step()
+            told = "5 records of 1 partitions, 7 behind or more (the store refuses); "
+            assert told in collector.counters.status()
+        full.setattr(bench.store, "read", refuse)
+        collector.step()
+        assert told in collector.counters.status()
+    bench.drain(collector)
+    assert "12 records of 1 partitions, 0 behind; " in collector.counters.status()
+    assert bench.agrees()
+
+
+def test_a_partition_that_cannot_be_counted_is_behind(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.cluster.log().append(stamped(0, 5))
+    collector = bench.collector()
+
+    def absurd(*_: object) -> NoReturn:
+        raise ValueError("a number that cannot be")
+
+    with monkeypatch.context() as odd:
+        odd.setattr(Ledger, "save_runs", absurd)
+        for _ in range(3):
+            collector.step()
+            assert "0 records of 1 partitions, 5 behind; " in collector.counters.status()
+    bench.drain(collector)
+    assert "5 records of 1 partitions, 0 behind; " in collector.counters.status()
 
 
 def test_a_zombie_stops_and_says_who_has_taken_over(bench: Bench) -> None:
