@@ -73,7 +73,7 @@ TABLE: Final[dict[int, ErrorRow]] = _table(
     ErrorRow(14, "COORDINATOR_LOAD_IN_PROGRESS", True, "broker", "the coordinator is still loading"),
     ErrorRow(15, "COORDINATOR_NOT_AVAILABLE", True, "broker", "the coordinator is not available"),
     ErrorRow(16, "NOT_COORDINATOR", True, "client", "this broker is not the coordinator"),
-    ErrorRow(17, "INVALID_TOPIC_EXCEPTION", False, "client", "the topic name is not valid: 1 to 249 of a-z A-Z 0-9 . _ -"),
+    ErrorRow(17, "INVALID_TOPIC_EXCEPTION", False, "client", "a topic cannot have this name"),
     ErrorRow(18, "RECORD_LIST_TOO_LARGE", False, "client", "the batch is larger than a segment"),
     ErrorRow(19, "NOT_ENOUGH_REPLICAS", True, "broker", "fewer replicas in sync than required"),
     ErrorRow(20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND", True, "broker", "written, but to fewer replicas in sync than required"),

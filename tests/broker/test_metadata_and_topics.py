@@ -17,6 +17,7 @@ from tallymark.broker.settings.config_types import ConfigSource
 from tallymark.broker.settings.listeners import Endpoint
 from tallymark.broker.settings.topic_configs import RULES
 from tallymark.broker.timed_changes import TimedChanges
+from tallymark.client.admin.admin import Admin
 from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import (
     CreateTopicsRequest,
@@ -276,6 +277,25 @@ def test_the_name_of_the_brokers_own_topic_is_kept_free(tmp_path: Path) -> None:
         refused = ask(wire, "..consumer.offsets").topics[0]
         assert refused.error_code == CODES["INVALID_TOPIC_EXCEPTION"]
         assert wire.ask(FindCoordinatorRequest(key="g"), 0).error_code == 0
+
+
+def test_a_refused_name_is_refused_with_its_own_reason(tmp_path: Path) -> None:
+    """``t_x`` "collides with the topic t.x: the topic name is not valid: 1 to 249 of a-z A-Z 0-9
+    . _ -", which it is."""
+    with (
+        BrokerThread(tmp_path) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        admin.create_topic("t.x")
+        with pytest.raises(KafkaError, match=r"collides with the topic t\.x") as collides:
+            admin.create_topic("t_x")
+        with pytest.raises(KafkaError, match="is not 1 to 249 of a-z A-Z 0-9") as no_name:
+            admin.create_topic("t x")
+    assert str(collides.value) == (
+        "topic t_x: t_x collides with the topic t.x: for metrics . and _ are the same: "
+        "INVALID_TOPIC_EXCEPTION: a topic cannot have this name"
+    )
+    assert str(no_name.value).count("t x") == 2
 
 
 def test_topics_that_collide_are_created_at_once_only_one_of_them() -> None:

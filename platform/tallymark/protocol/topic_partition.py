@@ -6,6 +6,8 @@ from typing import Final, TypeAlias
 
 TopicPartition: TypeAlias = tuple[str, int]
 """(topic, partition)"""
+NAME_RULE: Final = "1 to 249 of a-z A-Z 0-9 . _ -"
+"""What the name of a topic has."""
 EARLIEST: Final = -2
 """Requests the first offset there is (ListOffsets' number for it)."""
 LATEST: Final = -1

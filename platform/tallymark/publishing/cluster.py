@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tallymark.client.core.security.deployment import ConnectionSettings, connection_settings
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import ConnectError, TimedOutError, UserError
+from tallymark.protocol.topic_partition import NAME_RULE
 from tallymark.shell.command_config import read_command_config
 from tallymark.shell.target import cluster_at
 
@@ -24,9 +25,7 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 def check_topic(topic: str) -> None:
     """Kafka's rules for names. Raises UserError."""
     if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-        raise UserError(
-            f"{topic!r} cannot be the name of a topic", "use 1 to 249 of a-z A-Z 0-9 . _ -"
-        )
+        raise UserError(f"{topic!r} cannot be the name of a topic", f"use {NAME_RULE}")
 
 
 class Destination(NamedTuple):

@@ -10,6 +10,8 @@ _WHAT_TO_DO: Final = {
     401: "give the username and password, or the token, of a user of this registry",
     403: "ask for the right to do this, or log in as a user who has it",
 }
+_STORE_FAILED: Final = 50001
+_SEE_ITS_LOG: Final = "the log of the registry says why its store cannot be used; then try again"
 
 
 class SerializationError(TallymarkError):
@@ -28,6 +30,8 @@ class RegistryError(TallymarkError):
             said += f" ({request})"
         if status in _WHAT_TO_DO:
             said += f"; {_WHAT_TO_DO[status]}"
+        elif code == _STORE_FAILED:
+            said += f"; {_SEE_ITS_LOG}"
         super().__init__(said)
         self.status = status
         self.code = code

@@ -274,11 +274,13 @@ def test_a_folder_that_cannot_be_written_is_said_once(
 def test_a_file_in_the_folders_place_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The line said what would be lost, and not what to do about it."""
     (tmp_path / "journal").write_text("not a folder")
     journal = Journal(tmp_path / "journal", CLUSTER, IDENTITY)
     accept(0, 9)(journal)
     assert not journal.kept
     assert "no journal at" in caplog.text
+    assert "give another folder with journal_dir" in caplog.text
 
 
 # --- orphans ------------------------------------------------------------------------------------

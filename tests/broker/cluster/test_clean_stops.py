@@ -77,7 +77,7 @@ def test_an_operator_moves_leads_and_stops_all(cluster: ReplicatedCluster, tmp_p
     assert run(cluster, "brokers", "drain", str(first)).exit_code == 1, "it has to be confirmed"
     drained = run(cluster, "brokers", "drain", str(first), "--yes", "--back", str(back))
     assert drained.exit_code == 0, drained.output
-    assert "1 leads moved, 0 are left" in drained.output
+    assert "1 lead moved, 0 left" in drained.output
     assert cluster.leader("t") != first
     assert cluster.partition("t").replica_nodes[-1] == first
     again = run(cluster, "brokers", "drain", str(first), "--yes")

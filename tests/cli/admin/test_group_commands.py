@@ -134,7 +134,7 @@ def test_a_group_is_reset(broker: AnyBroker, where: tuple[str, ...], after: int)
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         assert admin.group_offsets("moved-by-hand")["clicks", 0].offset == 4
         told = run(broker, groups.command, *words, "--yes")
-        assert "moved-by-hand: reset in 1 partitions" in told
+        assert "moved-by-hand: reset in 1 partition" in told
         assert admin.group_offsets("moved-by-hand")["clicks", 0].offset == after
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pytest
+from click.testing import CliRunner
 
+from tallymark.cli.admin import reassign
 from tallymark.cli.admin.reassign import read_plan
 from tallymark.errors import UserError
 
@@ -48,3 +51,16 @@ def test_what_is_no_plan_is_refused_with_an_example(content: bytes) -> None:
     with pytest.raises(UserError, match="this is no plan") as refused:
         read_plan(content)
     assert '"replicas"' in refused.value.do
+
+
+@pytest.mark.parametrize(("moves", "said"), [(1, "1 partition would"), (2, "2 partitions would")])
+def test_one_partition_is_not_partitions(
+    moves: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a topic of one partition it said "1 partitions would move"."""
+    monkeypatch.setattr(reassign, "Admin", lambda **_: nullcontext())
+    plan = {("t", number): (2,) for number in range(moves)}
+    monkeypatch.setattr(reassign, "planned", lambda *_, **__: plan)
+    done = CliRunner().invoke(reassign.command, ["plan", "-b", "127.0.0.1:1"])
+    assert done.exit_code == 0, done.output
+    assert f"{said} move; save this" in done.stderr

@@ -285,7 +285,7 @@ def test_command_on_a_good_directory(tmp_path: Path) -> None:
     assert lines[0].startswith("orders-0: ok, offsets 0 to 2, 2 records in 1 batches, 1 segments")
     assert lines[-1].startswith("3 logs, 0 damaged, 6 records")
     one = run(os.path.join(tmp_path, "orders-1"))
-    assert one.output.splitlines()[-1].startswith("1 logs, 0 damaged, 2 records")
+    assert one.output.splitlines()[-1].startswith("1 log, 0 damaged, 2 records")
 
 
 @pytest.mark.slow

@@ -131,7 +131,8 @@ class JournalFile:
         if not self.losses:
             log.warning(
                 "no journal at %s (%s): a sudden death of this process would leave its claims "
-                "unknown",
+                "unknown; it is tried again, if the disk refuses it make room, let this user write "
+                "there, or give another folder with journal_dir",
                 self.path,
                 error,
             )

@@ -15,5 +15,6 @@ def check_collision(name: str, image: MetadataImage) -> None:
     other = plain if plain in STATE_TOPICS else image.names_for_metrics.get(plain)
     if other is not None and other != name:
         raise KafkaError(
-            CODES["INVALID_TOPIC_EXCEPTION"], f"{name} collides with the topic {other}"
+            CODES["INVALID_TOPIC_EXCEPTION"],
+            f"{name} collides with the topic {other}: for metrics . and _ are the same",
         )

@@ -29,6 +29,7 @@ from tallymark.broker.settings.topic_config import TopicConfig, table
 from tallymark.broker.settings.topic_configs_kept import WITHOUT_EFFECT
 from tallymark.errors import CODES, KafkaError
 from tallymark.log.config import LogConfig
+from tallymark.protocol.topic_partition import NAME_RULE
 
 MAX_PARTITIONS: Final = 10_000
 _CODECS: Final[Mapping[str, str | None]] = {"producer": None, "uncompressed": "none"}
@@ -39,7 +40,8 @@ def check_name(name: str) -> None:
     """Raise INVALID_TOPIC_EXCEPTION unless the name is 1 to 249 of ``a-z A-Z 0-9 . _ -`` and not
     ``.`` or ``..`` (it becomes a folder and a ZooKeeper node)."""
     if not _NAME.fullmatch(name) or name in (".", ".."):
-        raise KafkaError(CODES["INVALID_TOPIC_EXCEPTION"], repr(name[:80]))
+        code = CODES["INVALID_TOPIC_EXCEPTION"]
+        raise KafkaError(code, f"{name[:80]!r} is not {NAME_RULE}")
 
 
 def check_partitions(count: int) -> None:

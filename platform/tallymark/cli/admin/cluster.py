@@ -11,6 +11,7 @@ from tallymark.client.admin.cluster import ClusterDescription, LogDir
 from tallymark.client.admin.results import Results
 from tallymark.client.admin.topics import TopicDescription
 from tallymark.errors import UserError
+from tallymark.shell.counted import counted
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.output import end, json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
@@ -53,8 +54,8 @@ def health(as_json: bool, **options: Any) -> None:
     if not wrong:
         partitions = sum(len(topic.partitions) for topic in topics.done.values())
         print_line(
-            f"all is well: {_counted(len(cluster.brokers), 'broker')}, "
-            f"{_counted(len(topics), 'topic')}, {_counted(partitions, 'partition')} "
+            f"all is well: {counted(len(cluster.brokers), 'broker')}, "
+            f"{counted(len(topics), 'topic')}, {counted(partitions, 'partition')} "
             "with a leader and all replicas in sync",
             as_json,
         )
@@ -114,7 +115,7 @@ def _print_brokers(api_versions: bool, as_json: bool, options: dict[str, Any]) -
         cluster = admin.describe_cluster()
     if not as_json:
         named = f"cluster {cluster.cluster_id or 'without id'}"
-        print_line(f"{named}\t{_counted(len(cluster.brokers), 'broker')}")
+        print_line(f"{named}\t{counted(len(cluster.brokers), 'broker')}")
     rows = [
         {
             "cluster": cluster.cluster_id,
@@ -127,7 +128,3 @@ def _print_brokers(api_versions: bool, as_json: bool, options: dict[str, Any]) -
         for broker in cluster.brokers
     ]
     show(rows, ("broker", "address", "rack", "controller", "fenced"), as_json)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

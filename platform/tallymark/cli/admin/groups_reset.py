@@ -19,6 +19,7 @@ from tallymark.errors import KafkaError, TallymarkError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.shell.absent import named_partitions
 from tallymark.shell.confirm import confirmed, destructive_options
+from tallymark.shell.counted import counted
 from tallymark.shell.named import one_named
 from tallymark.shell.output import end, json_option, print_line, show
 from tallymark.shell.positions import parse_time
@@ -67,13 +68,13 @@ def reset(
         show((_row(at, one) for at, one in plan.done.items()), _COLUMNS, as_json)
         errors: Mapping[TopicPartition, TallymarkError] = plan.errors
         stored = 0
-        what = f"reset {group} in {len(plan)} partitions"
+        what = f"reset {group} in {counted(len(plan), 'partition')}"
         if plan.done and confirmed(what, dry_run=dry_run, yes=yes):
             failed = _stored(store, group, {at: one.after for at, one in plan.done.items()})
             errors = {**errors, **failed}
             stored = len(plan) - len(failed)
             if stored:
-                print_line(f"{group}: reset in {stored} partitions", as_json)
+                print_line(f"{group}: reset in {counted(stored, 'partition')}", as_json)
     end(stored or (len(plan) if dry_run else 0), errors)
 
 

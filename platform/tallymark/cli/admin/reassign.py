@@ -23,6 +23,7 @@ from tallymark.replication.rebalancing import rebalanced
 from tallymark.replication.throttle import MovingReplicas
 from tallymark.shell.absent import described_topics
 from tallymark.shell.confirm import confirmed, destructive_options
+from tallymark.shell.counted import counted
 from tallymark.shell.output import FAILED, PARTLY, end, json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
 
@@ -68,7 +69,7 @@ def plan(
             factor=replicas,
         )
     print_line(json.dumps(_document(found)))
-    click.echo(f"{len(found)} partitions would move; save this, and apply it", err=True)
+    click.echo(f"{counted(len(found), 'partition')} would move; save this, and apply it", err=True)
 
 
 @command.command("apply")
@@ -84,7 +85,7 @@ def plan(
 def apply(file: Any, throttle: int | None, dry_run: bool, yes: bool, **options: Any) -> None:
     """Begin the moves of the plan in FILE (- is standard input). They go on in the background."""
     moves = read_plan(file.read(_MOST_BYTES + 1))
-    what = f"move {len(moves)} partitions"
+    what = f"move {counted(len(moves), 'partition')}"
     if throttle is not None:
         what += f" at {throttle} bytes per second"
     begin(moves, what, options, dry_run=dry_run, yes=yes, throttle=throttle)
@@ -108,7 +109,7 @@ def throttle(rate: int | None, remove: bool, **options: Any) -> None:
             return
         assert rate is not None
         _limit(admin, in_motion(moving), rate)
-    print_line(f"{len(moving)} moves: {rate} bytes per second at each broker")
+    print_line(f"{counted(len(moving), 'move')}: {rate} bytes per second at each broker")
 
 
 @command.command("verify")
@@ -151,7 +152,7 @@ def status(as_json: bool, **options: Any) -> None:
     ]
     show(rows, _COLUMNS, as_json)
     if limited and not rows:
-        told = f"{len(limited)} topics still have a limit"
+        told = f"{counted(len(limited), 'topic')} still limited"
         click.echo(f"{told}: tallymark reassign throttle --remove", err=True)
     end(len(rows), [])
 
@@ -167,7 +168,7 @@ def cancel(topics: tuple[str, ...], dry_run: bool, yes: bool, **options: Any) ->
         moving = [key for key in admin.moving_partitions() if not topics or key[0] in topics]
         if not moving:
             print_line("nothing moves")
-        elif confirmed(f"cancel {len(moving)} moves", dry_run=dry_run, yes=yes):
+        elif confirmed(f"cancel {counted(len(moving), 'move')}", dry_run=dry_run, yes=yes):
             found = admin.move_partitions(dict.fromkeys(moving, None))
             if not admin.moving_partitions():
                 lifted(admin)

@@ -13,6 +13,7 @@ from tallymark.errors import TallymarkError, UserError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 from tallymark.shell.absent import named_partitions
 from tallymark.shell.confirm import confirmed, destructive_options
+from tallymark.shell.counted import counted
 from tallymark.shell.named import one_named
 from tallymark.shell.output import end, json_option, print_line, show
 from tallymark.shell.positions import parse_time
@@ -62,13 +63,13 @@ def delete_records(
             ("topic", "partition", "first", "delete-below"),
             as_json,
         )
-        what = f"delete up to {lost} messages of {name}"
+        what = f"delete up to {counted(lost, 'message')} of {name}"
         if not plan.done or not confirmed(what, dry_run=dry_run, yes=yes):
             end(len(plan), plan.errors)
             return
         deleted = admin.delete_records(plan.done)
     if deleted.done:
-        print_line(f"{name}: deleted in {len(deleted)} partitions", as_json)
+        print_line(f"{name}: deleted in {counted(len(deleted), 'partition')}", as_json)
     end(len(deleted), {**plan.errors, **deleted.errors})
 
 

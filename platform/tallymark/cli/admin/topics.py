@@ -16,6 +16,7 @@ from tallymark.errors import KafkaError, UserError
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark.shell.absent import absent, asking_about, explained
 from tallymark.shell.confirm import confirmed, destructive_options
+from tallymark.shell.counted import counted
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.named import one_named, several_named
 from tallymark.shell.output import end, json_option, print_line, show
@@ -88,12 +89,12 @@ def create(
 @cluster_options
 def grow(name: str, partitions: int, dry_run: bool, yes: bool, **options: Any) -> None:
     """Give the topic NAME more partitions. Keys will go to other partitions than before."""
-    what = f"grow {name} to {partitions} partitions, which cannot be undone"
+    what = f"grow {name} to {counted(partitions, 'partition')}, which cannot be undone"
     with Admin(**take_target(options).client) as admin, asking_about("topic", name):
         admin.create_partitions({name: partitions}, validate_only=True).check()
         if confirmed(what, dry_run=dry_run, yes=yes):
             admin.create_partitions({name: partitions}).check()
-            print_line(f"{name}: {partitions} partitions")
+            print_line(f"{name}: {counted(partitions, 'partition')}")
 
 
 @command.command("delete")

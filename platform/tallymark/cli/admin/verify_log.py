@@ -14,6 +14,7 @@ from tallymark.log import OsFiles
 from tallymark.log.disk.partition_folder import parse_folder
 from tallymark.log.verify.verify import LogReport, Surroundings, verify_log
 from tallymark.protocol.records.compiled import checking
+from tallymark.shell.counted import counted
 from tallymark.shell.progress import Meter, progress
 
 _LARGE = 256 << 20
@@ -125,8 +126,8 @@ def _print(report: LogReport) -> None:
 def _total(reports: Sequence[LogReport]) -> str:
     damaged = sum(not report.ok for report in reports)
     return (
-        f"{len(reports)} logs, {damaged} damaged, {sum(r.records for r in reports):,} records, "
-        f"{sum(r.bytes for r in reports):,} bytes"
+        f"{counted(len(reports), 'log')}, {damaged} damaged, "
+        f"{sum(r.records for r in reports):,} records, {sum(r.bytes for r in reports):,} bytes"
     )
 
 

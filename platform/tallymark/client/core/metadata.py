@@ -16,6 +16,7 @@ from tallymark.errors import CODES, KafkaError
 from tallymark.net.addresses import Address
 from tallymark.protocol.messages import MetadataResponse, MetadataResponseTopic
 from tallymark.protocol.schema import ZERO_UUID
+from tallymark.protocol.topic_partition import NAME_RULE
 
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
@@ -40,7 +41,10 @@ def topic_told(answer: MetadataResponseTopic) -> TopicInfo | KafkaError:
     """One topic of a response, without the cache; the broker's error if the response has one."""
     name = answer.name or ""
     if answer.error_code:
-        return KafkaError(answer.error_code, f"topic {name}")
+        said = f"topic {name}"
+        if answer.error_code == CODES["INVALID_TOPIC_EXCEPTION"]:  # such an answer has no words
+            said += f" (a name is {NAME_RULE}, and no other topic's but for . and _)"
+        return KafkaError(answer.error_code, said)
     numbers = sorted(part.partition_index for part in answer.partitions)
     return TopicInfo(name, answer.topic_id, tuple(numbers))
 

@@ -20,6 +20,7 @@ from tallymark.client.admin.moves import Move
 from tallymark.errors import TallymarkError, UserError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.shell.confirm import confirmed, destructive_options
+from tallymark.shell.counted import counted
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.output import FAILED, PARTLY, end, print_line
 from tallymark.shell.progress import progress
@@ -77,10 +78,10 @@ def drain(
             return print_line(f"broker {broker} {'holds' if replicas else 'leads'} nothing")
         if replicas:
             _moves(seen, broker)  # refused before anything is asked
-            what = f"move the replicas of {len(held)} partitions from broker {broker}"
+            what = f"move the replicas of {counted(len(held), 'partition')} from broker {broker}"
         else:
-            leads = len(seen.led_by(broker))
-            what = f"move {leads} leads from broker {broker}, and make it the last choice of all"
+            leads = counted(len(seen.led_by(broker)), "lead")
+            what = f"move {leads} from broker {broker}, and make it the last choice of all"
         if not confirmed(what, dry_run=dry_run, yes=yes):
             return None
         if back is not None:
@@ -142,7 +143,7 @@ def _drain_leads(admin: Admin, broker: int) -> None:
             if left.orders or left.elections:
                 time.sleep(_LOOK_SECONDS)
     leads = len(seen.led_by(broker))
-    print_line(f"broker {broker}: {total - leads} leads moved, {leads} are left")
+    print_line(f"broker {broker}: {counted(total - leads, 'lead')} moved, {leads} left")
     for (topic, index), why in sorted(left.stay.items()):
         click.echo(f"{topic}-{index} stays: {why}", err=True)
     end(total - leads, errors if left.orders or left.elections else {})
@@ -166,7 +167,7 @@ def _drain_replicas(admin: Admin, broker: int) -> None:
             time.sleep(_LOOK_SECONDS)
             seen = look(admin)
     done = total - len(seen.held_by(broker))
-    print_line(f"broker {broker}: {done} replicas moved, {total - done} are left")
+    print_line(f"broker {broker}: {counted(done, 'replica')} moved, {total - done} left")
     end(done, refused)
 
 

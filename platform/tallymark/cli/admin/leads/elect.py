@@ -12,6 +12,7 @@ from tallymark.errors import UserError
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.shell.absent import described_topics, named_partitions
 from tallymark.shell.confirm import confirmed, destructive_options
+from tallymark.shell.counted import counted
 from tallymark.shell.output import end, json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
 
@@ -50,7 +51,7 @@ def command(
         if not chosen:
             needed = "have a leader" if unclean else "are led by the preferred leader"
             return print_line(f"nothing to elect: all partitions {needed}", as_json)
-        what = f"elect leaders of {len(chosen)} partitions"
+        what = f"elect leaders of {counted(len(chosen), 'partition')}"
         if unclean:
             names = ", ".join(f"{topic}-{index}" for topic, index in chosen[:5])
             more = ", ..." if len(chosen) > 5 else ""

@@ -12,6 +12,7 @@ from tallymark.client.admin.admin import Admin
 from tallymark.client.admin.transactions.hanging import Standing
 from tallymark.protocol.topic_partition import TRANSACTIONS_TOPIC, TopicPartition
 from tallymark.shell.absent import absent, described_topics, named_partitions
+from tallymark.shell.counted import counted
 from tallymark.shell.named import one_named, several_named
 from tallymark.shell.output import end, json_option, print_line, show
 from tallymark.shell.target import cluster_options, take_target
@@ -61,7 +62,8 @@ def find_hanging(
         show((opened(one, now) for one in shown), OPEN, as_json)
     else:
         there = len({one.open.partition for one in found.judged})
-        print_line(f"nothing hangs; open transactions: in {there} of {len(wanted)} partitions")
+        looked_at = counted(len(wanted), "partition")
+        print_line(f"nothing hangs; open transactions: in {there} of {looked_at}")
     end(len(wanted) - len(found.errors), found.errors)
 
 
