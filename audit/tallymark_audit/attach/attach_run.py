@@ -18,7 +18,7 @@ from tallymark.processes.ports import with_free_ports
 from tallymark.processes.process import die_with_parent
 from tallymark.shell.command_config import read_command_config
 from tallymark.shell.confirm import confirmed
-from tallymark.shell.run_stack import refuse_early, run_stack
+from tallymark.shell.run_stack import down_command, refuse_early, run_stack
 from tallymark_audit.attach.found import ClusterFound
 from tallymark_audit.attach.inspection import inspect_cluster
 from tallymark_audit.attach.logins import LogIn, log_in, write_secrets
@@ -78,7 +78,7 @@ class AttachRun:
             raise UserError(
                 f"the audit of {decided.deployment.name} runs already, with its data in "
                 f"{decided.deployment.data_dir}",
-                f"tallymark status shows it; stop it with tallymark down --settings {self._path}",
+                f"tallymark status shows it; stop it with {down_command(decided.deployment)}",
             )
         refuse_early(_running(decided, free_ports))
 
@@ -132,7 +132,8 @@ class AttachRun:
         settings = deployment.data_dir / RUNNING_SETTINGS if moved else self._path
         if started:
             click.echo(f"\nThe audit of {deployment.name} is up: {deployment.dashboards.url}")
-            click.echo("Ctrl-C stops it; the same command goes on.")
+            ended = f"Ctrl-C stops it, or in another terminal: {down_command(deployment)}"
+            click.echo(f"{ended}; the same command goes on.")
         else:
             click.echo("start it with the same command without --no-start")
         now = now_ms()

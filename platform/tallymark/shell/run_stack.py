@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import click
 
 from tallymark.deployment import Deployment
+from tallymark.deployment.load import RESOLVED
 from tallymark.errors import UserError
 from tallymark.processes.checks.machine import (
     check_disk,
@@ -75,12 +77,20 @@ def report(spec: ProcessSpec, child: Child, log: Path) -> None:
         click.echo(f"{spec.name:<26} held       {child.reason}")
 
 
+def down_command(deployment: Deployment) -> str:
+    """The command that ends the stack: what was written at its start names it from any folder."""
+    written = deployment.data_dir.absolute() / RESOLVED.name
+    named = "" if written == RESOLVED.absolute() else f" --settings {shlex.quote(str(written))}"
+    return f"tallymark down{named}"
+
+
 def refuse_early(deployment: Deployment) -> None:
     """One clear line instead of ten processes that cannot start: UserError, and what to do."""
     if is_running(deployment):  # its own ports are taken, too: that would be a riddle
         raise UserError(
             f"the stack of {deployment.data_dir.absolute()} runs already",
-            "tallymark status shows it; stop it with tallymark down, or give another --data",
+            f"tallymark status shows it; stop it with {down_command(deployment)}, or give another "
+            "--data",
         )
     checks = [check_packages(deployment), check_disk(deployment), check_listeners(deployment)]
     checks.append(check_ports(deployment))

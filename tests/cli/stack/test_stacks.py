@@ -9,7 +9,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tallymark.cli.stack.down import command as down
 from tallymark.cli.stack.stacks import running_stacks
 from tallymark.deployment import Deployment, dump_toml
 from tallymark.errors import UserError
@@ -90,3 +92,16 @@ def test_nothing_runs(here: Path) -> None:
     ) as no:
         running_stacks()
     assert "tallymark up" in str(no.value.do)
+
+
+def test_down_ends_its_own_stack_only_and_names_the_others(here: Path) -> None:
+    """``make demo`` runs in a folder below: it is not what ``tallymark up`` runs here."""
+    with supervisor(here / ".tallymark/demo"):
+        told = CliRunner().invoke(down, [])
+    assert (told.exit_code, told.output.splitlines()) == (
+        0,
+        [
+            f"no stack is running on {here}/.tallymark",
+            f"one runs here: tallymark down --settings {here}/.tallymark/demo/deployment.toml",
+        ],
+    )

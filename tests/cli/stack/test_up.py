@@ -157,6 +157,8 @@ def test_status_a_second_start_and_a_killed_supervisor(stack: Stack) -> None:
     assert code == 1
     # It said that the port of its own ZooKeeper was taken, by whom was left to find out.
     assert f"the stack of {stack.deployment.data_dir} runs already; tallymark status" in said
+    written = stack.deployment.data_dir / "deployment.toml"
+    assert f"stop it with tallymark down --settings {written}, or" in said
 
     made = stack.deployment.data_dir / "zookeeper", *stack.deployment.data_dir.rglob("*")
     wide = [path for path in made if path.lstat().st_mode & 0o077 and not path.is_symlink()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -12,12 +11,11 @@ from tallymark.cli.admin.features import TOPICS_OF_BEFORE
 from tallymark.client import Admin
 from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import Cluster, Deployment, load
-from tallymark.deployment.load import RESOLVED
 from tallymark.errors import TallymarkError
 from tallymark.processes.ports import with_brokers, with_free_ports
 from tallymark.processes.process import die_with_parent
 from tallymark.replication.features import REPLICATION
-from tallymark.shell.run_stack import run_stack
+from tallymark.shell.run_stack import down_command, run_stack
 
 
 @click.command("up")
@@ -101,7 +99,9 @@ def _allow_replicas(cluster: Cluster) -> str:
 
 
 def _announce(deployment: Deployment) -> None:
-    click.echo(f"\nThe stack is up. Ctrl-C stops it, or in another terminal: {_down(deployment)}")
+    click.echo(
+        f"\nThe stack is up. Ctrl-C stops it, or in another terminal: {down_command(deployment)}"
+    )
     for cluster in deployment.clusters:
         click.echo(f"  {cluster.name + ' brokers':<20} {cluster.bootstrap_servers}")
     if deployment.registry.embedded:
@@ -110,10 +110,3 @@ def _announce(deployment: Deployment) -> None:
         click.echo(f"  {'schema registry':<20} runs elsewhere: {deployment.registry.url}")
     if deployment.dashboards.embedded:
         click.echo(f"  {'dashboards':<20} {deployment.dashboards.url}")
-
-
-def _down(deployment: Deployment) -> str:
-    """The command that ends it: what ``up`` has written names it from any folder."""
-    written = deployment.data_dir.absolute() / RESOLVED.name
-    named = "" if written == RESOLVED.absolute() else f" --settings {shlex.quote(str(written))}"
-    return f"tallymark down{named}"
