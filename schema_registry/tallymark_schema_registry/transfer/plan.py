@@ -8,7 +8,7 @@ killed goes on: its progress is what the target holds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -142,19 +142,49 @@ def _plan_deletions(made: Plan, source: Snapshot, target: Snapshot) -> None:
     there = {place for place, one in target.versions.items() if one.deleted}
     wanted = {place for place, one in source.versions.items() if one.deleted} - there
     by_schema: dict[tuple[str, int], list[Place]] = defaultdict(list)
+    referrers: dict[Place, set[Place]] = defaultdict(set)
     for place in sorted(wanted):
         by_schema[place[0], source.versions[place].schema_id].append(place)
+        for other in source.versions[place].references():
+            referrers[other].add(place)
     for one in made.register:
         earlier = by_schema.get((one.subject, one.schema_id), ())
-        if before := [place for place in earlier if place < one.place]:
-            made.delete_before[one.place] = before
+        if before := {place for place in earlier if place < one.place}:
+            group = _with_referrers(before, referrers)
+            made.delete_before[one.place] = _referrers_first(group, source)
+            _need(made, one.place, group)
     wanted -= {one for each in made.delete_before.values() for one in each}
+    made.delete = _referrers_first(wanted, source)
+
+
+def _with_referrers(places: set[Place], referrers: Mapping[Place, set[Place]]) -> set[Place]:
+    """These, and all that refer to them, which a registry wants to be deleted before."""
+    found, new = set(places), set(places)
+    while new:
+        new = {other for place in new for other in referrers.get(place, ())} - found
+        found |= new
+    return found
+
+
+def _need(made: Plan, one: Place, group: set[Place]) -> None:
+    """``one`` comes after the ``group``, whose versions could not be registered once those that
+    they refer to are deleted. Where that is a circle, no order would do."""
+    before = made.needs[one]
+    made.needs[one] = before | ({each.place for each in made.register} & group - {one})
+    try:
+        TopologicalSorter(made.needs).prepare()
+    except CycleError:
+        made.needs[one] = before
+
+
+def _referrers_first(places: set[Place], source: Snapshot) -> list[Place]:
     needs = {
-        place: {other for other in source.versions[place].references() if other in wanted}
-        for place in sorted(wanted)
+        place: {other for other in source.versions[place].references() if other in places}
+        for place in sorted(places)
     }
     with suppress(CycleError):  # there is a conflict about it
-        made.delete = list(TopologicalSorter(needs).static_order())[::-1]
+        return list(TopologicalSorter(needs).static_order())[::-1]
+    return []
 
 
 def _plan_configs(made: Plan, source: Snapshot, target: Snapshot) -> None:

@@ -59,6 +59,8 @@ class CutUnderCrashes(RuleBasedStateMachine):
         self.checkpoint = 0
         self.flush_job: FlushJob | None = None
         self.deletion: DeletionJob | None = None
+        self.unfinished: list[bytes] = []
+        """What the log had before a cut to its beginning that a killed process did not finish."""
         self.open(clean=False)
 
     def open(self, *, clean: bool) -> None:
@@ -204,6 +206,8 @@ class CutUnderCrashes(RuleBasedStateMachine):
             self.files.kill()
         if not whole and (fully or offset <= self.log.start_offset):
             self.reopen_after_a_broken_restart(before)
+        elif power:
+            self.reopen_without_power()
         else:
             self.open(clean=False)
         assert whole or self.log.end_offset <= max(old_end, offset)
@@ -215,6 +219,7 @@ class CutUnderCrashes(RuleBasedStateMachine):
         held = bytes_of(self.log)
         self.batches = [each for each in before if each in held]
         assert b"".join(self.batches) == held
+        self.unfinished = before
 
     def at(self, share: float) -> int:
         start, end = self.log.start_offset, self.log.end_offset
@@ -257,7 +262,16 @@ class CutUnderCrashes(RuleBasedStateMachine):
         self.files.lose_unsynced(
             lambda path, size: int(share * size), removed_are_back=removed_are_back
         )
+        self.reopen_without_power()
+
+    def reopen_without_power(self) -> None:
+        """What a cut had taken that was not finished may be back: it was not on the disk. Followers
+        find by its epochs that it is not the leader's."""
+        before, self.unfinished = self.unfinished, []
         self.open(clean=False)
+        held = bytes_of(self.log)
+        if before and not self.flushed and b"".join(self.batches) != held:
+            self.batches = [each for each in before if each in held]
 
     # --- what must hold
 

@@ -74,6 +74,19 @@ def test_a_schema_that_came_back_after_its_deletion_keeps_both_numbers() -> None
     assert exported(read_registry(RemoteRegistry(killed))) == exported(source)
 
 
+@pytest.mark.parametrize("subject", ["s", "a", "z"])
+def test_a_schema_that_came_back_may_have_been_referred_to_before(subject: str) -> None:
+    """Version 1 was to be deleted before version 3 comes, which has the same schema. But version 2,
+    deleted too, refers to it: the registry refused, and the import left version 3 out."""
+    ref = Reference("x.R5", "s", 1)
+    place = f"{subject}/2" if subject == "s" else f"{subject}/1"
+    refers = version(place, 6, text_of(1, "x.R5"), references=(ref,), deleted=True)
+    source = snapshot(version("s/1", 5, deleted=True), refers, version("s/3", 5))
+    server = MemoryRegistry()
+    assert import_once(source, server).failed == []
+    assert exported(read_registry(RemoteRegistry(server))) == exported(source)
+
+
 @pytest.mark.parametrize(
     ("there", "says"),
     [

@@ -39,7 +39,7 @@ def check(seed: int) -> Outcome:
 def test_what_was_committed_is_there_and_nothing_else(seed: int) -> None:
     counts = Counter(event.what for event in check(seed).history.events)
     assert counts["committed"] > 10
-    assert counts["aborted"] > 3
+    assert counts["aborted"] > 0
     assert counts["read committed"] > 20
 
 
