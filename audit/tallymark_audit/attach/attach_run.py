@@ -12,6 +12,7 @@ from tallymark.client.core.security.deployment import ConnectionSettings, securi
 from tallymark.client.core.security.security import SecuritySettings
 from tallymark.clock import now_ms
 from tallymark.deployment import Deployment
+from tallymark.deployment.load import RESOLVED
 from tallymark.errors import UserError
 from tallymark.processes.checks.machine import is_running
 from tallymark.processes.ports import with_free_ports
@@ -31,8 +32,6 @@ from tallymark_audit.events.audit_topic import topic_configs
 from tallymark_audit.model.edges import AUDIT_TOPIC
 
 _DAY_MS = 86_400_000
-RUNNING_SETTINGS = "deployment.toml"
-"""Beside the data of a stack that runs: its settings with every port filled in."""
 
 
 class AttachRun:
@@ -129,7 +128,7 @@ class AttachRun:
     def announce(self, deployment: Deployment, *, started: bool, moved: bool = False) -> None:
         """What to do now. ``moved``: onto ports that only the settings of the running stack name,
         beside its data."""
-        settings = deployment.data_dir / RUNNING_SETTINGS if moved else self._path
+        settings = deployment.data_dir / RESOLVED.name if moved else self._path
         if started:
             click.echo(f"\nThe audit of {deployment.name} is up: {deployment.dashboards.url}")
             ended = f"Ctrl-C stops it, or in another terminal: {down_command(deployment)}"

@@ -184,7 +184,7 @@ def test_before_the_first_copy_every_topic_is_waited_for() -> None:
     assert line.startswith("kafka-to-other: clicks has no copy called clicks on other yet")
 
 
-@pytest.mark.parametrize("wrong", [{"rename": "copy"}, {"rename": "{nobody}"}])
+@pytest.mark.parametrize("wrong", [{"rename": "copy"}, {"rename": "{unknown}"}])
 def test_options_that_cannot_be(wrong: dict[str, str]) -> None:
     """The message was the last line of pydantic's: an address of its documentation."""
     two = [found("kafka", "clicks"), found("other")]

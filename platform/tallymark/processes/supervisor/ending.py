@@ -28,7 +28,7 @@ _ANSWER_SECONDS: Final = 1.0
 _MAC_LEVEL, _MAC_PEER_PID = 0, 2  # SOL_LOCAL and LOCAL_PEERPID, which Python has no names for
 
 Progress = Callable[[Sequence[str]], None]
-"""Is told the names of the processes that still run, again and again."""
+"""Is called with the names of the processes that still run, again and again."""
 
 
 def end_stack(deployment: Deployment, within: float, progress: Progress) -> int | None:
