@@ -57,10 +57,11 @@ def command(settings: str | None, data: str | None, free_ports: bool, brokers: i
 
 
 class WhenAllServe:
-    """Is called with the name of each process that serves, and calls ``do`` for a cluster of ours as soon
-    as all its brokers do: before anything that uses it is started. The group of a collector makes
-    ``__consumer_offsets``, which keeps the replicas that it may have at that moment. ``do`` returns
-    why it failed, or ""; at the first start of a secured cluster there is no user yet."""
+    """Calls ``do`` for a cluster of ours as soon as all its brokers serve, before anything that
+    uses the cluster is started; it is called with the name of each process that serves. The group
+    of a collector makes ``__consumer_offsets``, which keeps the replicas that it may have at that
+    moment. ``do`` returns why it failed, or ""; at the first start of a secured cluster there is no
+    user yet."""
 
     def __init__(self, clusters: Iterable[Cluster], do: Callable[[Cluster], str]) -> None:
         self._waiting = [
