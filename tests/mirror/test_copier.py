@@ -75,6 +75,9 @@ class Ends:
     def of(self, producer_id: int) -> Origin:
         return self.came_from.get(producer_id, frozenset())
 
+    def is_new(self, topic: str) -> bool:
+        return False
+
     def layout(self, topic: str, partition: int) -> Layout:
         if not self.there:
             raise KafkaError(CODES["UNKNOWN_TOPIC_OR_PARTITION"], topic)

@@ -103,7 +103,7 @@ class Copier:
             return True
         if not self.duplicates.may_send(header.record_count):
             return False
-        layout = self._layout(piece)
+        layout = self._layout(waiting)
         if layout is None:
             waiting.popleft()
             return True
@@ -192,8 +192,11 @@ class Copier:
         rest = copy.next
         return rest if rest < header.next_offset else None
 
-    def _layout(self, piece: SourceBatch) -> Layout | None:
-        """Where the batch goes; None when it is not to be copied."""
+    def _layout(self, waiting: deque[SourceBatch]) -> Layout | None:
+        """Where the first batch goes; None when it is not to be copied."""
+        piece = waiting[0]
+        if self._topics.is_new(piece.topic):
+            self._topics.prepare(waiting, self._loop_guard.of, self._target_id)
         try:
             return self._topics.layout(piece.topic, piece.partition)
         except KafkaError as error:
