@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import click
 
 from tallymark.cli.admin.features import TOPICS_OF_BEFORE
-from tallymark.client import Admin
-from tallymark.client.core.security.deployment import connection_settings
+from tallymark.clock import now_ms
+from tallymark.coordination import TopicRegistry, ZooKeeper
+from tallymark.coordination.cluster.feature_levels import read_features
+from tallymark.coordination.cluster.raising import raise_features
 from tallymark.deployment import Cluster, Deployment, load
 from tallymark.errors import TallymarkError
 from tallymark.processes.ports import with_brokers, with_free_ports
 from tallymark.processes.process import die_with_parent
-from tallymark.replication.features import REPLICATION
+from tallymark.processes.zookeeper_credentials import access_of
+from tallymark.replication.features import REPLICATION, raised
 from tallymark.shell.run_stack import down_command, run_stack
+from tallymark.trail import record_command
 
 
 @click.command("up")
@@ -42,7 +47,7 @@ def command(settings: str | None, data: str | None, free_ports: bool, brokers: i
     if brokers is not None and brokers > 1:
         deployment = with_brokers(deployment, brokers)
     grown = deployment.clusters if brokers is not None and brokers > 1 else ()
-    replicas = WhenAllServe(grown, _allow_replicas)
+    replicas = WhenAllServe(grown, partial(_allow_replicas, deployment))
 
     def up() -> None:
         for cluster, why in replicas.again().items():
@@ -60,8 +65,7 @@ class WhenAllServe:
     """Calls ``do`` for a cluster of ours as soon as all its brokers serve, before anything that
     uses the cluster is started; it is called with the name of each process that serves. The group
     of a collector makes ``__consumer_offsets``, which keeps the replicas that it may have at that
-    moment. ``do`` returns why it failed, or ""; at the first start of a secured cluster there is no
-    user yet."""
+    moment. ``do`` returns why it failed, or ""."""
 
     def __init__(self, clusters: Iterable[Cluster], do: Callable[[Cluster], str]) -> None:
         self._waiting = [
@@ -85,16 +89,27 @@ class WhenAllServe:
         return {name: why for name, why in tried.items() if why}
 
 
-def _allow_replicas(cluster: Cluster) -> str:
-    """Raise what lets topics have several replicas; why it failed, or "". A cluster whose brokers
-    do not let this user do so goes on without."""
+def _allow_replicas(deployment: Deployment, cluster: Cluster) -> str:
+    """Raise what lets topics have several replicas; why it failed, or "". That is written where
+    the brokers keep it, as the first users are: at the first start of a secured cluster there is
+    no user yet whom the brokers would let do so."""
+    connect, access = deployment.zookeeper.connect + cluster.root, access_of(deployment, cluster)
     try:
-        with Admin(**connection_settings(cluster), client_id="tallymark-up") as admin:
-            if admin.describe_features().features[REPLICATION].level < 1:
-                admin.update_features({REPLICATION: 1})
-                if admin.topics():
-                    click.echo(f"{cluster.name}: {TOPICS_OF_BEFORE}", err=True)
-    except (TallymarkError, KeyError) as error:
+        with ZooKeeper(connect, access=access).start() as zookeeper:
+            before = read_features(zookeeper).level(REPLICATION)
+            if before >= 1:
+                return ""
+            raise_features(zookeeper, lambda now, brokers: raised(now, REPLICATION, 1, brokers))
+            record_command(
+                now_ms(),
+                "UPDATE_FEATURES",
+                ("feature", REPLICATION),
+                before={"level": before},
+                after={"level": 1},
+            )
+            if TopicRegistry(zookeeper).names():
+                click.echo(f"{cluster.name}: {TOPICS_OF_BEFORE}", err=True)
+    except TallymarkError as error:
         return str(error)
     return ""
 
