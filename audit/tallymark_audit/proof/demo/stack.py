@@ -13,9 +13,12 @@ from tallymark.processes.free_ports import is_taken
 from tallymark.processes.ports import with_free_ports
 from tallymark.processes.supervisor.control import NotRunningError, ask
 from tallymark.processes.supervisor.run import control_file
+from tallymark.untrusted import command
 
 Kind: TypeAlias = Literal["tallymark", "apache-kafka"]
 
+SETTINGS: Final = "demo.toml"
+"""The settings file in the folder of a demo."""
 WINDOW_MS = 5_000
 SETTLE_MS = 5_000
 FLUSH_MS = 15_000
@@ -70,11 +73,12 @@ def prepare_folder(deployment: Deployment) -> Path:
     except NotRunningError:
         pass
     else:
-        raise UserError(f"a demo is running on {folder}", "stop it with Ctrl-C first")
+        end = command("tallymark down", settings=str(folder / SETTINGS))
+        raise UserError(f"a demo is running on {folder}", f"stop it with Ctrl-C, or with: {end}")
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
-        settings = folder / "demo.toml"
+        settings = folder / SETTINGS
         settings.write_text(dump_toml(deployment), encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}", "make room there") from error
