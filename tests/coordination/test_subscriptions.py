@@ -57,5 +57,5 @@ def test_a_subscription_to_nothing_is_refused() -> None:
         Subscription({})
     with pytest.raises(UserError, match="no stream"):
         Subscription({"t": 0})
-    with pytest.raises(UserError, match="no regular expression"):
+    with pytest.raises(UserError, match="not a regular expression"):
         Subscription({"(": 1}, is_filter=True)

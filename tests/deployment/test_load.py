@@ -56,9 +56,12 @@ def test_what_is_written_reads_back_equal(deployment: Deployment) -> None:
         ("nme = 'x'", "nme: Extra inputs are not permitted"),
         ("[audit]\nwindow_ms = 1", "audit.window_ms: Input should be greater"),
         ("name = [", "is not TOML"),
-        ("[[mirrors]]\nsource='dc1'\ntarget='dc9'", "there is no cluster 'dc9'"),
+        (
+            "[[mirrors]]\nsource='dc1'\ntarget='dc9'",
+            ".toml: mirror dc1-to-dc9: there is no cluster 'dc9'",
+        ),
         ("[[mirrors]]\nsource='dc1'\ntarget='dc1'", "copies a cluster into itself"),
-        ("[lake]\ntopics = '('", "lake: '(': missing )"),
+        ("[lake]\ntopics = '('", ".toml: lake: '(' is not a regular expression: missing )"),
         ("[lake]\nclusters = ['dc9']", "lake: there is no cluster 'dc9'"),
         ("[lake]\nformat = 'hudi'", "lake.format: Input should be 'delta' or 'iceberg'"),
         (

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from tallymark.deployment import ClusterSecurity
 from tallymark.errors import UserError
 from tallymark.net.addresses import Address, parse_addresses
+from tallymark.patterns import pattern_given
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,48}")
 _HOST_PART: Final = re.compile(r"[a-z][a-z0-9-]{0,40}")
@@ -83,13 +84,7 @@ def parse_clusters(upstream: str, downstream: Collection[str]) -> tuple[ClusterA
 
 def checked_topics(pattern: str) -> str:
     """What --topics is given. UserError: it is no regular expression."""
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise UserError(
-            f"--topics {pattern!r} is no regular expression: {error}",
-            "write for example 'clicks|orders' or 'shop[.].*'",
-        ) from error
+    pattern_given("--topics", pattern, "write for example 'clicks|orders' or 'shop[.].*'")
     return pattern
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from sqlalchemy import Connection, select
 
 from tallymark.deployment import AuditSettings, Deployment, load
 from tallymark.errors import UserError
+from tallymark.patterns import pattern_given
 from tallymark.protocol.topic_partition import TopicPartition
 from tallymark.shell.output import print_line, print_table
 from tallymark.shell.progress import Meter, progress
@@ -178,10 +178,7 @@ def _judged_as(
 def _places(
     store: Store, cluster: str, audit: AuditSettings, topic: str | None
 ) -> Iterator[TopicPartition]:
-    try:
-        pattern = re.compile(topic or ".*")
-    except re.error as error:
-        raise UserError(f"--topic {topic!r} is not a regular expression: {error}") from None
+    pattern = pattern_given("--topic", topic or ".*")
     with store.read() as connection:
         known = positions.load_positions(connection, cluster)
         gone = deleted.deleted_places(connection, cluster)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from tallymark.deployment.parts import LOOPBACK, Name, Part
+from tallymark.patterns import require_patterns
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -103,11 +103,7 @@ class AuditSettings(Part):
 
     @model_validator(mode="after")
     def _they_agree(self) -> Self:
-        for pattern in (self.topics, *(one.topics for one in self.consumers)):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"audit: {pattern!r}: {error}") from error
+        require_patterns("audit", (self.topics, *(one.topics for one in self.consumers)))
         if self.settle_min_ms > self.settle_max_ms:
             raise ValueError("audit: settle_min_ms is greater than settle_max_ms")
         return self

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from tallymark.deployment.audit import HOUR_MS
 from tallymark.deployment.parts import Name, Part
+from tallymark.patterns import require_patterns
 
 
 class LakeSettings(Part):
@@ -43,9 +43,5 @@ class LakeSettings(Part):
 
     @model_validator(mode="after")
     def _topics_can_be_read(self) -> Self:
-        for pattern in (self.topics, self.avro_topics):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"lake: {pattern!r}: {error}") from error
+        require_patterns("lake", (self.topics, self.avro_topics))
         return self

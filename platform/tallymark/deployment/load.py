@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,11 +52,16 @@ def load(explicit: str | Path | None = None, *, running: bool = True) -> Deploym
     try:
         return Deployment.model_validate(raw)
     except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(str(part) for part in item['loc']) or 'settings'}: {item['msg']}"
-            for item in error.errors()
-        )
+        wrong = "; ".join(_shown(item["loc"], item["msg"]) for item in error.errors())
         raise UserError(f"{path}: {wrong}", "see docs/settings.md for every setting") from error
+
+
+def _shown(place: Sequence[str | int], message: str) -> str:
+    """What is wrong, and where, unless our own check has said where."""
+    why = message.removeprefix("Value error, ")
+    if not place or why.startswith(str(place[0])):
+        return why
+    return f"{'.'.join(map(str, place))}: {why}"
 
 
 def dump_toml(deployment: Deployment) -> str:

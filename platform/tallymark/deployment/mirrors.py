@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from tallymark.deployment.parts import LOOPBACK, Name, Part
+from tallymark.patterns import require_patterns
 
 
 class Mirror(Part):
@@ -57,11 +58,8 @@ class Mirror(Part):
 
     @model_validator(mode="after")
     def _rules_can_be_read(self) -> Self:
-        for pattern in (self.topics, self.exclude, self.checkpoint_groups, *self.renames):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"mirror {self.name}: {pattern!r}: {error}") from error
+        patterns = (self.topics, self.exclude, self.checkpoint_groups, *self.renames)
+        require_patterns(f"mirror {self.name}", patterns)
         try:
             if "x" not in self.rename.format(topic="x", source="", target=""):
                 raise ValueError("it lacks {topic}")

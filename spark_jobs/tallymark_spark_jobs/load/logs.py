@@ -9,6 +9,7 @@ from tallymark.client import SimpleConsumer, TopicInfo
 from tallymark.client.core.security.deployment import connection_settings
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import TallymarkError, UserError
+from tallymark.patterns import pattern_given
 from tallymark.protocol.schema import ZERO_UUID
 from tallymark_audit.model.edges import is_audited
 from tallymark_spark_jobs.lake.table import PartitionKey
@@ -49,10 +50,7 @@ def topics_of(
 
 def chooser(deployment: Deployment, wanted: str | None) -> Callable[[str], bool]:
     """Whether a topic is loaded. UserError: ``wanted`` is not a regular expression."""
-    try:
-        pattern = re.compile(wanted or ".*")
-    except re.error as error:
-        raise UserError(f"--topic {wanted!r} is not a regular expression: {error}") from None
+    pattern = pattern_given("--topic", wanted or ".*")
     given = re.compile(deployment.lake.topics if deployment.lake else ".*")
     audited = deployment.audit.topics
     return lambda name: bool(

@@ -7,12 +7,12 @@ ignores it: a misspelt ``endingTimestamp`` would otherwise read a whole log with
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from tallymark.errors import UserError
+from tallymark.patterns import pattern_given
 from tallymark.protocol.topic_partition import EARLIEST, LATEST
 from tallymark_spark_jobs.source.avro.settings import AVRO_OPTIONS, AvroSettings, parse_avro
 from tallymark_spark_jobs.source.declared import columns_of
@@ -222,12 +222,7 @@ def _which_topics(
         topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
         return topics, "", ()
     if given[0] == "subscribePattern":
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise UserError(
-                f"subscribePattern {text!r} is not a regular expression: {error}"
-            ) from None
+        pattern_given("subscribePattern", text)
         return (), text, ()
     return (), "", _assigned(text)
 

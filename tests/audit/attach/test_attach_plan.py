@@ -197,7 +197,7 @@ def test_topics_that_are_no_regular_expression() -> None:
     """The cluster was looked at first, and then the message was an address of pydantic's
     documentation."""
     assert checked_topics("shop[.].*") == "shop[.].*"
-    with pytest.raises(UserError, match=r"--topics 'prod\[' is no regular expression: untermin"):
+    with pytest.raises(UserError, match=r"--topics 'prod\[' is not a regular expression: untermin"):
         checked_topics("prod[")
 
 

@@ -110,7 +110,7 @@ def test_what_is_not_delivered_is_said(broker: ScriptedBroker) -> None:
         ([], "neither TOPIC nor --pattern says what to read"),
         (["t", "--pattern", "u"], "TOPIC and --pattern both say"),
         (["--pattern", "v.*"], "no topic matches 'v.*'"),
-        (["--pattern", "("], "is no regular expression"),
+        (["--pattern", "("], "is not a regular expression"),
         (["t", "--partitions", "1"], "t has no partition 1; it has 1, from 0 on"),
         (["t", "--from-beginning", "--offset", "1"], "all say where to begin"),
         (["t", "--until-end", "--to-time", "1h"], "both say where to end"),

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tallymark.errors import UserError
+from tallymark.patterns import compile_pattern, pattern_given
 
 _PATTERNS: Final = ("filter", "white_list")
 
@@ -33,13 +34,7 @@ class Subscription:
             raise UserError(f"{dict(self.streams)} asks for no stream", "ask for one or more")
         if self.is_filter:
             for pattern in self.streams:
-                try:
-                    re.compile(pattern)
-                except re.error as error:
-                    raise UserError(
-                        f"the topic filter {pattern!r} is no regular expression: {error}",
-                        "mend the pattern",
-                    ) from None
+                pattern_given("the topic filter", pattern)
 
     def streams_of(self, topic: str) -> int:
         """How many streams the topic's partitions are divided into here; 0: not subscribed."""
@@ -54,19 +49,13 @@ def topic_filter(allow: str = ".*", deny: str | None = None) -> str:
     """One regular expression for topics whose whole name matches ``allow`` and not ``deny``.
     UserError for an invalid one."""
     for pattern in (allow, deny or ""):
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise UserError(
-                f"the topic filter {pattern!r} is no regular expression: {error}",
-                "mend the pattern",
-            ) from None
+        pattern_given("the topic filter", pattern)
     if deny is None:
         return allow
     joined = rf"(?!(?:{deny})\Z)(?:{allow})"
     try:
-        re.compile(joined)
-    except re.error as error:
+        compile_pattern(joined)
+    except ValueError as error:
         raise UserError(
             f"the filters {allow!r} and {deny!r} do not go together: {error}",
             "leave out global flags such as (?i), write (?i:...)",

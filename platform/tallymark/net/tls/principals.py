@@ -16,6 +16,8 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from tallymark.patterns import compile_pattern
+
 _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)"
     r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))"
@@ -54,14 +56,11 @@ class PrincipalRules:
 
 
 def _rule(found: re.Match[str]) -> _Rule:
-    try:
-        pattern = re.compile(found["pattern"].replace("\\/", "/"))
-        # Java writes groups as $1, Python as \1; other backslashes are plain characters.
-        template = found["replacement"].replace("\\/", "/").replace("\\", "\\\\")
-        replacement = re.sub(r"\$(\d)", r"\\g<\1>", template)
-        wanted = max((int(number) for number in re.findall(r"\$(\d)", template)), default=0)
-    except re.error as error:
-        raise ValueError(f"{found['pattern']!r} is no pattern: {error}") from error
+    pattern = compile_pattern(found["pattern"].replace("\\/", "/"))
+    # Java writes groups as $1, Python as \1; other backslashes are plain characters.
+    template = found["replacement"].replace("\\/", "/").replace("\\", "\\\\")
+    replacement = re.sub(r"\$(\d)", r"\\g<\1>", template)
+    wanted = max((int(number) for number in re.findall(r"\$(\d)", template)), default=0)
     if wanted > pattern.groups:
         raise ValueError(f"{found['pattern']!r} has no group ${wanted}")
     return _Rule(pattern, replacement, found["case"])

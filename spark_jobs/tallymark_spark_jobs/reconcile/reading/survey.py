@@ -14,6 +14,7 @@ from tallymark.client.core.security.deployment import ConnectionSettings, connec
 from tallymark.clock import now_ms
 from tallymark.deployment import Cluster, Deployment
 from tallymark.errors import CorruptRecordError, TallymarkError, UserError
+from tallymark.patterns import pattern_given
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.model.edges import AUDIT_TOPIC, derive_edges, is_audited, passes
 
@@ -39,15 +40,8 @@ def survey(deployment: Deployment, topics: str | None = None) -> list[ClusterSur
     """Every cluster that is at an end of an edge. ``topics`` narrows, as a regular expression.
 
     Raises UserError naming the cluster that cannot be reached."""
-    wanted = _pattern(topics)
+    wanted = pattern_given("--topic", topics or ".*")
     return [_cluster(deployment, cluster, wanted) for cluster in deployment.clusters]
-
-
-def _pattern(topics: str | None) -> re.Pattern[str]:
-    try:
-        return re.compile(topics or ".*")
-    except re.error as error:
-        raise UserError(f"--topic {topics!r} is not a regular expression: {error}") from None
 
 
 def _cluster(deployment: Deployment, cluster: Cluster, wanted: re.Pattern[str]) -> ClusterSurvey:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import UserError
+from tallymark.patterns import pattern_given
 from tallymark.shell.absent import asking_about
 from tallymark.shell.positions import Position
 
@@ -68,10 +68,7 @@ def find_spans(
 def matching_topics(consumer: SimpleConsumer, pattern: str) -> list[str]:
     """The topics whose whole name matches the regular expression; internal ones (leading ``_``)
     never do. UserError for a wrong expression, or when there is none."""
-    try:
-        expression = re.compile(pattern)
-    except re.error as error:
-        raise UserError(f"{pattern!r} is no regular expression: {error}", "mend it") from None
+    expression = pattern_given("--pattern", pattern)
     names = [n for n in consumer.topics() if not n.startswith("_") and expression.fullmatch(n)]
     if not names:
         raise UserError(f"no topic matches {pattern!r}", "see 'tallymark topics list'")
