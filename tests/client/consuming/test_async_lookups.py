@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
 import pytest
 from eventually import eventually
 
 from tallymark.client.consuming.async_lookups import AsyncLookups
-from tallymark.client.consuming.reset import Reset
+from tallymark.client.consuming.reset import Answered, Reset
 from tallymark.client.consuming.subscription_state import PartitionProgress
+from tallymark.errors import ClosedError, ConnectError
 
 THREADS = 4
 
@@ -63,6 +64,32 @@ def test_partitions_that_were_given_up_are_not_asked_about(its: Lookups) -> None
     assert set(its.asked[THREADS:]) == set(now)
     assert [its.answered[item].result() for item in now] == [Reset(n, None) for n in range(3)]
     assert {its.answered[item].result() for item in before[THREADS:]} == {None}
+
+
+def test_one_question_about_many_is_answered_one_by_one(its: Lookups) -> None:
+    items = [PartitionProgress("t", number) for number in range(5)]
+    items[1].active = False
+    unreachable, closed = ConnectError("b:1", "connect", "refused"), ClosedError("closed")
+    asked: list[Sequence[PartitionProgress]] = []
+
+    def question(wanted: Sequence[PartitionProgress], answered: Answered) -> None:
+        asked.append(wanted)
+        answered(wanted[0], Reset(7, None))
+        assert its.answering.wait(60)
+        answered(wanted[1], unreachable)
+        raise closed
+
+    its.made.ask_together(items, question)
+    assert all(item in its.made for item in items)
+    eventually(lambda: its.answered.update(its.made.answers()) or items[0] in its.answered)
+    assert its.answered[items[0]].result() == Reset(7, None)
+    assert items[2] in its.made
+    its.answering.set()
+    eventually(its.all_answered)
+    assert asked == [[items[0], *items[2:]]]
+    assert its.answered[items[1]].result() is None
+    assert its.answered[items[2]].exception() is unreachable
+    assert {its.answered[item].exception() for item in items[3:]} == {closed}
 
 
 def test_a_partition_that_was_answered_may_be_asked_again(its: Lookups) -> None:

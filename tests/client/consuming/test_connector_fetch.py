@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from uuid import UUID
 
 import pytest
@@ -18,9 +18,9 @@ from tallymark.client.core.metadata import TopicInfo
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.message import Gap
 from tallymark.coordination.consumers.offsets import Position
-from tallymark.errors import CODES, ConnectError, KafkaError, LogTruncatedError
+from tallymark.errors import CODES, ConnectError, KafkaError, LogTruncatedError, TallymarkError
 from tallymark.protocol.records.batch import encode_batch, split_batches
-from tallymark.protocol.topic_partition import EARLIEST
+from tallymark.protocol.topic_partition import EARLIEST, TopicPartition
 from tallymark.testing.scripted_log import MemoryLog
 
 
@@ -63,6 +63,20 @@ class MemoryClient:
             raise self.trouble.pop(0)
         log = self.logs[topic, partition]
         return [log.start if time == EARLIEST else log.end]
+
+    def each_offset(
+        self,
+        places: Collection[TopicPartition],
+        time: int,
+        answered: Callable[[TopicPartition, int | TallymarkError], None],
+    ) -> None:
+        for place in places:
+            try:
+                (offset,) = self.get_offsets_before(*place, time)
+            except TallymarkError as error:
+                answered(place, error)
+            else:
+                answered(place, offset)
 
     def topics(self) -> Mapping[str, TopicInfo]:
         return {"t": TopicInfo("t", self.topic_id, (0, 1, 2))}

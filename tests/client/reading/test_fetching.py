@@ -121,6 +121,24 @@ def test_nothing_new_is_told_in_time_and_without_asking_all_the_time(
     assert all(broker.count(ApiKey.FETCH) <= 5 for broker in two)
 
 
+def test_what_was_just_read_is_in_the_next_request(broker: ScriptedBroker) -> None:
+    """As soon as a partition had new records, the leader's other partitions were asked for alone.
+    That request waited for their next records, up to half a second, and so did what came meanwhile
+    to the partition that was just read: with two partitions and a message now and then, each of
+    them was up to 500 ms late."""
+    fill(broker, 0, 1)
+    with consumer(broker) as c:
+        at = [0, 0]
+        for _ in range(3):
+            asked = [FetchSpec("t", number, offset) for number, offset in enumerate(at)]
+            answers = c.multifetch_ready(asked, max_wait_ms=2000)
+            assert ends(answers) == [at[0] + 1, None]
+            at[0] += 1
+            fill(broker, 0, 1)
+    requests = [one for key, _, one in broker.requests if key is ApiKey.FETCH]
+    assert [len(one.topics[0].partitions) for one in requests] == [2, 2, 2]
+
+
 def test_ready_tells_errors_at_once(two: tuple[ScriptedBroker, ScriptedBroker]) -> None:
     broker, other = two
     other.script(ApiKey.FETCH, Refuse(CODES["NOT_LEADER_OR_FOLLOWER"]))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from tallymark.client.core.metadata import TopicInfo
 from tallymark.client.reading.fetched import Fetched, FetchSpec
-from tallymark.errors import KafkaError
+from tallymark.errors import KafkaError, TallymarkError
+from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 
@@ -22,6 +23,13 @@ class FetchClient(Protocol):
     ) -> Sequence[Fetched | KafkaError]: ...
 
     def get_offsets_before(self, topic: str, partition: int, time: int) -> Sequence[int]: ...
+
+    def each_offset(
+        self,
+        places: Collection[TopicPartition],
+        time: int,
+        answered: Callable[[TopicPartition, int | TallymarkError], None],
+    ) -> None: ...
 
     def topics(self) -> Mapping[str, TopicInfo]: ...
 

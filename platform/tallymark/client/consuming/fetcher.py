@@ -18,7 +18,14 @@ from typing import Final
 
 from tallymark.client.consuming.async_lookups import AsyncLookups
 from tallymark.client.consuming.brokers import BrokerLink, FetchClient
-from tallymark.client.consuming.reset import Reset, after_out_of_range, after_truncation, at_first
+from tallymark.client.consuming.reset import (
+    NONE,
+    Reset,
+    after_out_of_range,
+    after_truncation,
+    at_first,
+    each_at_first,
+)
 from tallymark.client.consuming.stream import Chunk, Gate, Stream
 from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.fetched import Fetched, FetchSpec
@@ -40,6 +47,8 @@ LOG: Final = logging.getLogger("tallymark.client.connector.connector")
 _IDLE_SECONDS: Final = 0.25
 _HURRY_MS: Final = 20
 """The longest wait for data while a partition is left out of the fetch that may be in it soon."""
+_LOOKUP_MS: Final = 100
+"""The longest wait for data while it is asked where partitions begin."""
 _PATIENCE: Final = 5
 """Broken answers in a row before that counts as lasting."""
 
@@ -137,12 +146,18 @@ class FetcherThread:
                 again = (i.retry_at - now for i in owned if i.retry_at > now)
                 self._room.wait(min(_IDLE_SECONDS, *again, _IDLE_SECONDS))
                 return
-            self._fetch(
-                client, ready, hurry=any(not self._streams[i.stream].has_room for i in owned)
-            )
+            self._fetch(client, ready, self._longest_wait_ms(owned))
             self._failures = 0
         except (ConnectError, TimedOutError, KafkaError, ProtocolError, ClosedError) as error:
             self._call_failed(error)
+
+    def _longest_wait_ms(self, owned: Sequence[PartitionProgress]) -> int:
+        longest = self._settings.max_wait_ms
+        if self._resets:
+            longest = min(longest, _LOOKUP_MS)
+        if any(not self._streams[item.stream].has_room for item in owned):
+            longest = min(longest, _HURRY_MS)
+        return longest
 
     def _may_fetch(self, item: PartitionProgress, now: float) -> bool:
         has_room = self._streams[item.stream].has_room
@@ -163,22 +178,17 @@ class FetcherThread:
                     raise
                 self._pause(item)
 
-    def _fetch(self, client: FetchClient, items: Sequence[PartitionProgress], hurry: bool) -> None:
-        policy = self._settings.auto_offset_reset
-        asked: list[tuple[PartitionProgress, Position]] = []
-        for item in items:
-            if item.fetch is not None:
-                asked.append((item, item.fetch))
-            elif item.active:  # the group has never consumed it
-                self._resets.ask(item, partial(at_first, client, item, policy))
+    def _fetch(
+        self, client: FetchClient, items: Sequence[PartitionProgress], max_wait_ms: int
+    ) -> None:
+        asked = [(item, item.fetch) for item in items if item.fetch is not None]
+        self._begin(client, [item for item in items if item.fetch is None and item.active])
         if not asked:
             return
         answers = _fetch_call(client)(
             [FetchSpec(i.topic, i.partition, at.offset, at.epoch) for i, at in asked],
             max_bytes=self._settings.max_bytes,
-            max_wait_ms=min(_HURRY_MS, self._settings.max_wait_ms)
-            if hurry
-            else self._settings.max_wait_ms,
+            max_wait_ms=max_wait_ms,
             min_bytes=1,
         )
         for (item, at), answer in zip(asked, answers, strict=True):
@@ -191,6 +201,15 @@ class FetcherThread:
                 self._partition_failed(client, item, at, answer)
         if all(_is_unreachable(answer) for answer in answers):
             self._link.failed()
+
+    def _begin(self, client: FetchClient, items: Sequence[PartitionProgress]) -> None:
+        """Find out where to begin: the group has never consumed these."""
+        policy = self._settings.auto_offset_reset
+        if policy == NONE:  # an error for each, which says where its log begins and ends
+            for item in items:
+                self._resets.ask(item, partial(at_first, client, item, policy))
+        elif items:
+            self._resets.ask_together(items, partial(each_at_first, client, policy))
 
     def _is_made_again(self, item: PartitionProgress, fetched: Fetched) -> bool:
         """Whether the topic is another one since the fetch before: deleted and created again. What

@@ -15,14 +15,21 @@ the application decides, and begins again with ``seek`` or another policy.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from tallymark.client.consuming.brokers import FetchClient
 from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.reading.message import Gap
-from tallymark.errors import CODES, KafkaError, LogTruncatedError, OffsetOutOfRangeError
+from tallymark.errors import (
+    CODES,
+    KafkaError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    TallymarkError,
+)
 from tallymark.protocol.schema import ZERO_UUID
-from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 
 POLICIES: Final = {"smallest": EARLIEST, "largest": LATEST}
 NONE: Final = "none"
@@ -35,11 +42,28 @@ class Reset(NamedTuple):
     gap: Gap | None
 
 
+Answered: TypeAlias = Callable[[PartitionProgress, Reset | TallymarkError], None]
+"""Is called with a partition and where it goes on, or why that is not known."""
+
+
 def at_first(client: FetchClient, item: PartitionProgress, policy: str) -> Reset:
     """The group has no position: begin where the policy says. OffsetOutOfRangeError: it is none."""
     if policy == NONE:
         raise _undecided(client, item, None)
     return Reset(_offset(client, item, POLICIES[policy]), None)
+
+
+def each_at_first(
+    client: FetchClient, policy: str, items: Sequence[PartitionProgress], answered: Answered
+) -> None:
+    """As :func:`at_first`, of many partitions together, where the policy says where to begin."""
+    by_place = {(item.topic, item.partition): item for item in items}
+
+    def found(place: TopicPartition, offset: int | TallymarkError) -> None:
+        reset = offset if isinstance(offset, TallymarkError) else Reset(offset, None)
+        answered(by_place[place], reset)
+
+    client.each_offset(by_place.keys(), POLICIES[policy], found)
 
 
 def after_out_of_range(

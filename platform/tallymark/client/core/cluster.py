@@ -242,15 +242,18 @@ class Cluster:
 
         Raises KafkaError 3 (no such partition) or 5 (no leader), ConnectError.
         """
-        address = self.leader_address(topic, partition)
-        if address is None:
+        if self.leader_address(topic, partition) is None:
             await self.refresh([topic])
-            address = self.leader_address(topic, partition)
+        return await self.connections.get(self.known_leader(topic, partition))
+
+    def known_leader(self, topic: str, partition: int) -> Address:
+        """As :meth:`leader_address`; KafkaError 3 (no such partition) or 5 (no leader)."""
+        address = self.leader_address(topic, partition)
         if address is None:
             missing = self.metadata.leader(topic, partition) is None
             name = "UNKNOWN_TOPIC_OR_PARTITION" if missing else "LEADER_NOT_AVAILABLE"
             raise KafkaError(CODES[name], f"{topic}-{partition}")
-        return await self.connections.get(address)
+        return address
 
     async def _connected(self) -> tuple[Address, ...]:
         streams = sorted(self.connections.open_streams(), key=lambda stream: stream.due)

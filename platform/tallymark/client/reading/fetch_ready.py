@@ -101,13 +101,17 @@ class ReadyFetcher:
             task, leader.task = leader.task, None
             leader.found = dict(zip(leader.asked, task.result(), strict=True))
         missing: list[FetchSpec] = []
+        has_answered = False
         for index, spec in wanted.items():
             outcome = leader.found.pop(spec, None)
             if outcome is not None and _is_news(outcome):
                 outcomes[index] = outcome
+                has_answered = True
             elif index not in outcomes:
                 missing.append(spec)
-        if missing and leader.task is None:
+        # A request without what was just found would wait for the others' next records, and those
+        # of the partition that was just read would wait behind it.
+        if missing and leader.task is None and not has_answered:
             leader.asked = missing
             leader.task = asyncio.create_task(self._fetcher.from_leader(address, missing, limits))
             leader.task.add_done_callback(_look_at)

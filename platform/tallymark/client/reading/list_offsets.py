@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from tallymark.client.core.cluster import RETRY_BACKOFF, Cluster
 from tallymark.errors import CODES, AuthenticationError, ConnectError, KafkaError, TallymarkError
+from tallymark.net.addresses import Address
+from tallymark.net.client.broker_connection import BrokerConnection
 from tallymark.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsRequestPartition,
     ListOffsetsRequestTopic,
 )
-from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 
 T = TypeVar("T")
+MOST_IN_A_REQUEST: Final = 1000
+"""Partitions: so many hold a broker's event loop for some milliseconds."""
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -38,6 +42,45 @@ async def list_offset(
     return await until_answered(
         cluster, lambda: _ask(cluster, topic, partition, time_ms, isolation)
     )
+
+
+async def each_offset(
+    cluster: Cluster,
+    places: Collection[TopicPartition],
+    time_ms: int,
+    isolation: int,
+    answered: Callable[[TopicPartition, int | TallymarkError], None],
+) -> None:
+    """An end of the log of many partitions (``time_ms`` EARLIEST or LATEST), with one request to
+    each leader for up to :data:`MOST_IN_A_REQUEST` of them. ``answered`` is called once for every
+    partition, as soon as its leader has answered: no leader holds up the others. Nothing is tried
+    again."""
+    unknown = {topic for topic, number in places if cluster.leader_address(topic, number) is None}
+    if unknown:
+        await cluster.refresh(unknown)
+    by_leader: dict[Address, list[TopicPartition]] = {}
+    for place in places:
+        try:
+            by_leader.setdefault(cluster.known_leader(*place), []).append(place)
+        except KafkaError as error:
+            answered(place, error)
+
+    async def ask(address: Address, led: list[TopicPartition]) -> None:
+        for first in range(0, len(led), MOST_IN_A_REQUEST):
+            some = led[first : first + MOST_IN_A_REQUEST]
+            found: Mapping[TopicPartition, OffsetAndTimestamp | TallymarkError]
+            try:
+                stream = await cluster.connections.get(address)
+                found = await _ask_leader(cluster, stream, some, time_ms, isolation)
+            except TallymarkError as error:
+                found = dict.fromkeys(some, error)
+            if any(isinstance(one, TallymarkError) and _may_pass(one) for one in found.values()):
+                cluster.refresh_soon()
+            for place in some:
+                one = found.get(place) or _no_answer(place)
+                answered(place, one if isinstance(one, TallymarkError) else one.offset)
+
+    await asyncio.gather(*(ask(address, led) for address, led in by_leader.items()))
 
 
 async def until_answered(cluster: Cluster, ask: Callable[[], Awaitable[T]]) -> T:
@@ -75,26 +118,55 @@ async def offsets_before(
     return offsets[:max_offsets]
 
 
+async def _ask_leader(
+    cluster: Cluster,
+    stream: BrokerConnection,
+    places: Iterable[TopicPartition],
+    time_ms: int,
+    isolation: int,
+) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
+    """What the leader answers; what it leaves out is missing."""
+    topics: dict[str, list[ListOffsetsRequestPartition]] = {}
+    for topic, number in places:
+        leader = cluster.metadata.leader(topic, number)
+        part = ListOffsetsRequestPartition(
+            partition_index=number,
+            current_leader_epoch=leader.epoch if leader else -1,
+            timestamp=time_ms,
+        )
+        topics.setdefault(topic, []).append(part)
+    request = ListOffsetsRequest(
+        isolation_level=isolation,
+        topics=tuple(
+            ListOffsetsRequestTopic(name=name, partitions=tuple(parts))
+            for name, parts in topics.items()
+        ),
+    )
+    response = await stream.request(request, timeout=cluster.request_timeout)
+    return {
+        (topic.name, part.partition_index): KafkaError(
+            part.error_code, f"{topic.name}-{part.partition_index}"
+        )
+        if part.error_code
+        else OffsetAndTimestamp(part.offset, part.timestamp)
+        for topic in response.topics
+        for part in topic.partitions
+    }
+
+
 async def _ask(
     cluster: Cluster, topic: str, partition: int, time_ms: int, isolation: int
 ) -> OffsetAndTimestamp | None:
+    place = topic, partition
     stream = await cluster.leader_stream(topic, partition)
-    leader = cluster.metadata.leader(topic, partition)
-    part = ListOffsetsRequestPartition(
-        partition_index=partition,
-        current_leader_epoch=leader.epoch if leader else -1,
-        timestamp=time_ms,
-    )
-    request = ListOffsetsRequest(
-        isolation_level=isolation, topics=(ListOffsetsRequestTopic(name=topic, partitions=(part,)),)
-    )
-    response = await stream.request(request, timeout=cluster.request_timeout)
-    if not response.topics or not response.topics[0].partitions:
-        raise KafkaError(CODES["NETWORK_EXCEPTION"], f"{topic}-{partition}: no answer")
-    answer = response.topics[0].partitions[0]
-    if answer.error_code:
-        raise KafkaError(answer.error_code, f"{topic}-{partition}")
-    return OffsetAndTimestamp(answer.offset, answer.timestamp) if answer.offset >= 0 else None
+    found = (await _ask_leader(cluster, stream, [place], time_ms, isolation)).get(place)
+    if found is None or isinstance(found, KafkaError):
+        raise found or _no_answer(place)
+    return found if found.offset >= 0 else None
+
+
+def _no_answer(place: TopicPartition) -> KafkaError:
+    return KafkaError(CODES["NETWORK_EXCEPTION"], f"{place[0]}-{place[1]}: no answer")
 
 
 def _may_pass(error: TallymarkError) -> bool:

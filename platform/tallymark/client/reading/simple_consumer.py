@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar, Unpack
 
 from tallymark.client.core.bootstrap import Bootstrap
@@ -17,12 +17,12 @@ from tallymark.client.reading.fetch_request import FetchLimits
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.fetching import Fetcher
 from tallymark.client.reading.isolation import Isolation, isolation_level
-from tallymark.client.reading.list_offsets import list_offset, offsets_before
+from tallymark.client.reading.list_offsets import each_offset, list_offset, offsets_before
 from tallymark.client.reading.truncation import epoch_end
 from tallymark.closing import ClosedByWith
-from tallymark.errors import CODES, KafkaError
+from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic
-from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 
 __all__ = ["EARLIEST", "LATEST", "FetchSpec", "Fetched", "SimpleConsumer"]
 
@@ -153,6 +153,18 @@ class SimpleConsumer(ClosedByWith):
         descending: where the records of that time begin, then the beginning of the log."""
         work = offsets_before(self._cluster, topic, partition, time, max_offsets, self._isolation)
         return self._run(work, f"offsets of {topic}-{partition}")
+
+    def each_offset(
+        self,
+        places: Collection[TopicPartition],
+        time: int,
+        answered: Callable[[TopicPartition, int | TallymarkError], None],
+    ) -> None:
+        """The end of the log that ``time`` (LATEST, EARLIEST) names, of many partitions, with one
+        request to each leader. ``answered`` is called in another thread, once for each partition:
+        its offset, or why there is none. Nothing is tried again. Returns when all are answered."""
+        work = each_offset(self._cluster, places, time, self._isolation, answered)
+        self._run(work, f"offsets of {len(places)} partitions")
 
     def offset_for_time(self, topic: str, partition: int, timestamp: int) -> int | None:
         """The offset of the first record whose timestamp (ms) is ``timestamp`` or later; None when

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,11 +13,11 @@ from tallymark.client.reading.behind import Met, goes_on_at
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.isolation import Isolation
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.errors import BatchCutError, CorruptMessageError, KafkaError
+from tallymark.errors import BatchCutError, CorruptMessageError, KafkaError, TallymarkError
 from tallymark.mirror.corruption import StoppedPartition, as_kafka_error
 from tallymark.mirror.progress import Partition
 from tallymark.mirror.source.gaps import GapNotes
-from tallymark.protocol.topic_partition import EARLIEST, LATEST
+from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 
 REQUEST_TIMEOUT_MS = 10_000
 
@@ -154,6 +154,14 @@ class NotingConsumer:
 
     def get_offsets_before(self, topic: str, partition: int, time: int) -> Sequence[int]:
         return self._consumer.get_offsets_before(topic, partition, time)
+
+    def each_offset(
+        self,
+        places: Collection[TopicPartition],
+        time: int,
+        answered: Callable[[TopicPartition, int | TallymarkError], None],
+    ) -> None:
+        self._consumer.each_offset(places, time, answered)
 
     def topics(self) -> Mapping[str, TopicInfo]:
         return self._consumer.topics()
