@@ -14,6 +14,7 @@ from resource_marks import OpeningGuard, mark_what_tests_open
 from shared_collection import begin_apart, in_one_order
 from shared_servers import OneWorkerAServer
 from slow_tests import SlowTests
+from soak_cases import mark_soak_cases
 
 if TYPE_CHECKING:
     from postgres import PostgresServer
@@ -65,6 +66,7 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_soak_cases(items)
     if any(name in config.option.markexpr for name in ("socket", "database")):
         mark_what_tests_open(items)
     if hasattr(config, "workerinput"):  # one of several workers

@@ -129,6 +129,7 @@ def test_who_has_no_good_token_is_told(world: World, wrong: str) -> None:
         admin.topics()
 
 
+@pytest.mark.soak
 def test_new_tokens_are_shown_on_the_open_connection(world: World) -> None:
     """The broker ends a session after SESSION_MS: clients show a token again on the connection that
     is open (KIP-368), and nothing is lost or there twice."""

@@ -29,6 +29,7 @@ time.sleep(300)
 """
 
 
+@pytest.mark.soak
 def test_it_dies_with_its_parent_and_goes_on_where_it_was(tmp_path: Path) -> None:
     """kill -9 of whoever started it leaves no Java behind; the data can be used again, on another
     port, and is the same cluster."""
@@ -50,6 +51,7 @@ def test_it_dies_with_its_parent_and_goes_on_where_it_was(tmp_path: Path) -> Non
             assert admin.cluster_id() == identity
 
 
+@pytest.mark.soak
 def test_why_it_does_not_start_is_told(apache_kafka: ApacheKafkaServer, tmp_path: Path) -> None:
     wrong = ApacheKafkaServer(tmp_path / "wrong", {"log.flush.interval.ms": "soon"})
     with pytest.raises(UserError, match=r"cannot use|ended by itself"):

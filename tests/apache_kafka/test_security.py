@@ -149,6 +149,7 @@ def test_who_is_not_let_in_is_told(alice: dict[str, Any], changed: dict[str, str
         admin.topics()
 
 
+@pytest.mark.soak
 def test_a_session_that_the_broker_limits_is_gone_on_with(
     kafka: ApacheKafkaServer, alice: dict[str, Any]
 ) -> None:

@@ -11,6 +11,7 @@ from support.paper.runs import PRODUCTS, SIZE, Run
 from support.paper.servers import ActiveMq, NotInstalledError
 
 
+@pytest.mark.soak
 @pytest.mark.process
 def test_a_few_thousand_messages_through_our_own_broker(tmp_path: Path) -> None:
     produced, consumed = run_all([Run(PRODUCTS[0], "python", 50, 3000)], [], 0, tmp_path)

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 
 
+@pytest.mark.soak
 def test_a_small_run(tmp_path: Path) -> None:
     """Its two client processes ran one after the other, and the connections of the second one were
     closed meanwhile."""

@@ -112,6 +112,7 @@ def is_clean(broker: BrokerThread, topic: str) -> bool:
     return cleaner_of(broker)._points.of(target) >= base > 0
 
 
+@pytest.mark.soak
 def test_a_foreign_consumer_reads_a_compacted_topic_to_its_end(tmp_path: Path) -> None:
     """The flow: thousands of messages of twenty keys, idempotent, written while the log is being
     compacted; the broker is restarted in between."""

@@ -86,6 +86,7 @@ def test_a_long_poll_wakes_up(any_broker: AnyBroker, topic: str) -> None:
         timer.join()
 
 
+@pytest.mark.soak_cases("apache_kafka")
 def test_nothing_is_lost_or_doubled_when_the_broker_dies_under_load(
     any_broker: AnyBroker, topic: str
 ) -> None:
@@ -108,6 +109,7 @@ def test_nothing_is_lost_or_doubled_when_the_broker_dies_under_load(
     assert [r.value for r in records] == [b"0"] + [b"%d" % number for number in range(600)]
 
 
+@pytest.mark.soak_cases("apache_kafka")
 def test_a_cut_tail_is_survived_by_the_producer_and_noticed_by_the_consumer(
     any_broker: AnyBroker, topic: str
 ) -> None:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.process
 QUICK = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 500}
 
 
+@pytest.mark.soak
 def test_copiers_and_the_broker_are_killed(tmp_path: Path) -> None:
     """With a producer that dies in the middle of a transaction and never comes back: committed
     readers wait at it until its time is up."""

@@ -113,6 +113,7 @@ def dashboards(tmp_path: Path, filled: Store) -> Iterator[str]:
     server.close()
 
 
+@pytest.mark.soak_cases("127.0.0.1", "localhost")
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "news.example"])
 def test_a_page_changes_and_reads_nothing(
     registry: RegistryServer, dashboards: str, host: str, tmp_path: Path

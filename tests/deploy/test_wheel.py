@@ -51,6 +51,7 @@ def build(clone: Path, path: str, *options: str) -> tuple[int, str, list[str]]:
     return done.returncode, done.stdout + done.stderr, names
 
 
+@pytest.mark.soak
 def test_it_contains_the_front_end_libraries_and_the_licence(clean_clone: Path) -> None:
     """A wheel built from a fresh clone lacked them: the libraries come by npm, which only ``make``
     called. It installed and ran, and its pages never updated by themselves."""

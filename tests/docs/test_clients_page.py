@@ -88,6 +88,7 @@ def test_there_are_recipes() -> None:
     assert len(SNIPPETS) >= 18
 
 
+@pytest.mark.soak_cases("apache_kafka")
 @pytest.mark.process  # it takes a while, and brings pandas
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_a_recipe_runs(

@@ -53,6 +53,7 @@ def test_another_codec(apache_kafka: ApacheKafkaServer) -> None:
         assert read(servers, topic, COUNT) == some, name
 
 
+@pytest.mark.soak_cases("none")
 @pytest.mark.apache_kafka
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_holes_of_compaction(apache_kafka: ApacheKafkaServer, codec: str) -> None:

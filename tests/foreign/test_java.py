@@ -12,7 +12,7 @@ from foreign_clients.rows import COUNT, Row, columns, from_tsv, rows, stored_cod
 from tallymark.protocol.records.compression import CODECS
 from tallymark.testing.broker_thread import BrokerThread
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.soak_cases("3.9.1")]
 
 OTHERS: dict[str, tuple[Any, str]] = {
     "confluent": (confluent, "lz4"),

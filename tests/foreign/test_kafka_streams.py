@@ -127,6 +127,7 @@ class Count:
         assert cleanup_policy(self._servers, f"{NAME}-counts-changelog") == "compact"
 
 
+@pytest.mark.soak_cases("3.9.1")
 @pytest.mark.parametrize("version", java.VERSIONS)
 def test_a_word_count_that_is_killed_counts_each_word_once(version: str, tmp_path: Path) -> None:
     """A committed reader of the output sees every word counted 1, 2, 3, ... without one left out

@@ -16,7 +16,7 @@ from foreign_clients.rows import COUNT, FIRST_TIMESTAMP, Row, columns, rows, sto
 from tallymark.client.producing.stamps import STAMP_HEADER, Stamp, decode_stamp
 from tallymark.protocol.records.compression import CODECS
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.soak_cases("gzip", "snappy", "lz4")]
 
 CLIENTS: dict[str, Any] = {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aio}
 EVERY_CODEC = pytest.mark.parametrize("codec", CODECS)

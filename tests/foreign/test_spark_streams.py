@@ -15,7 +15,7 @@ from support.spark.connector_jars import connector_jars
 from tallymark import Admin, Producer
 from tallymark_spark_jobs.engine.session import spark_session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.soak_cases("apache_kafka")]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 EACH = 40
 

@@ -18,6 +18,7 @@ __all__ = ["rig", "zookeeper"]
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 
+@pytest.mark.soak
 def test_the_loops_take_over_while_it_runs(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loops are loaded after many records. In every other test of a running mirror there were
     fewer, so that a whole mirror with the loops was never seen to work."""

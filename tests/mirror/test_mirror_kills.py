@@ -68,6 +68,7 @@ def kill_again_and_again(rig: Rig, seed: int, kills: int, members: int) -> None:
     assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.soak
 def test_two_processes_of_a_mirror_are_killed_in_turns(rig: Rig) -> None:
     kill_again_and_again(rig, seed=1, kills=3, members=2)
 

@@ -29,6 +29,7 @@ def kafka_classes() -> dict[str, Any]:
     return {name: getattr(module, name) for module in modules for name in dir(module)}
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_kafka_python_agrees(
     case: Case,

@@ -180,6 +180,7 @@ def test_a_socket_of_a_logged_error_is_left_to_no_other_test() -> None:
     assert left[0]() is None
 
 
+@pytest.mark.soak_cases("PLAIN", "SCRAM-SHA-256")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_wrong_password_fails_clearly(
     broker: BrokerThread, certificates: Certificates, mechanism: str

@@ -273,6 +273,7 @@ def test_passwords_too_have_to_be_shown_again_if_the_broker_says_so(tmp_path: Pa
             admin.topics()
 
 
+@pytest.mark.soak
 def test_librdkafka(broker: BrokerThread, issuer: Issuer) -> None:
     """By the application's callback; it shows new tokens on its own."""
     principals: list[str] = []

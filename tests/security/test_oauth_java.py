@@ -14,7 +14,7 @@ from token_world import Issuer, keys_in, token_settings
 
 from tallymark.testing.broker_thread import BrokerThread
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.soak_cases("3.9.1")]
 
 
 def run(version: str, broker: BrokerThread, issuer: Issuer, folder: Path, life: float) -> Any:

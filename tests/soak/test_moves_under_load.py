@@ -125,6 +125,7 @@ def run(cluster: ReplicatedCluster, plan: Path, kills: list[tuple[str, ...]]) ->
         assert "Traceback" not in text, text[max(text.find("Traceback") - 500, 0) :][:3000]
 
 
+@pytest.mark.soak
 def test_the_new_broker_is_killed_in_the_middle_of_a_move(
     cluster: ReplicatedCluster, tmp_path: Path
 ) -> None:

@@ -223,6 +223,7 @@ def test_a_broker_that_gives_nothing_does_not_hang_the_read() -> None:
         offsets(Silent([]), 0, 5)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_batch_of_very_many_records_is_not_held_as_a_whole() -> None:
     """Six bytes of columns for each byte of the smallest records: one batch of a few MB made a

@@ -73,6 +73,7 @@ def test_the_rows_are_the_same(spark: Any, servers: str) -> None:
     assertDataFrameEqual(ours, theirs, checkRowOrder=True)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "options",
     [

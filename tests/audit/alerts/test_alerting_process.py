@@ -54,6 +54,7 @@ def append_again(bootstrap_servers: str) -> None:
         ).result(30)
 
 
+@pytest.mark.soak
 def test_a_copy_is_told_and_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with BrokerThread(tmp_path, num_partitions=1) as broker, webhook_receiver() as receiver:
         port = int(broker.bootstrap_servers.rsplit(":", 1)[1])

@@ -95,6 +95,7 @@ def copy(source: str, target: str, topic: str) -> None:
             ).result(30)
 
 
+@pytest.mark.soak
 def test_from_a_kafka_without_anything_to_verdicts(
     apache_kafka: ApacheKafkaServer, other: BrokerThread, tmp_path: Path
 ) -> None:

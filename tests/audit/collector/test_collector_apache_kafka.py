@@ -103,6 +103,7 @@ def test_transactions_of_apache_kafka(
         producer.purge()
 
 
+@pytest.mark.soak
 def test_two_collectors_share_the_partitions(
     apache_kafka: ApacheKafkaServer, deployment: Deployment, store: Store, topic: str
 ) -> None:

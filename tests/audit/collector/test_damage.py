@@ -44,6 +44,8 @@ from tallymark_audit.store.counted.recounts import RecountRequest
 from tallymark_audit.store.reading import queries, window_evidence
 from tallymark_audit.testing import MemoryCluster, Told
 
+pytestmark = pytest.mark.soak_cases("postgresql")
+
 W = 1000
 AUDIT = AuditSettings(window_ms=W, settle_min_ms=500, silence_ms=3000, report_interval_ms=100)
 EDGE = "producer-to-dc1"

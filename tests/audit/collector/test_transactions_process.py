@@ -130,6 +130,7 @@ def test_what_was_committed_is_claimed_and_what_was_aborted_is_counted_apart(
     check(store)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 def test_a_producer_that_is_killed_in_a_transaction_has_lost_nothing(
     broker: BrokerThread,

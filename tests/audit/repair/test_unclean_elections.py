@@ -146,6 +146,7 @@ def test_an_unclean_election_is_named_and_repaired_from_the_saved_records(
         assert {row["state"] for row in rows(store)} == {State.COMPLETE}
 
 
+@pytest.mark.soak
 def test_what_only_the_leader_had_is_loss_and_was_never_counted(
     cluster: BrokersInMemory, deployment: Deployment, store: Store
 ) -> None:

@@ -153,6 +153,7 @@ def test_what_was_processed_twice_is_said_by_the_verdict(
     assert sum(row["explained"] for row in verdicts(store)) == 1, "the one in hand"
 
 
+@pytest.mark.soak
 def test_with_its_journal_lost_nothing_is_complete_until_it_is_retired(
     broker: BrokerThread, settings: Path, store: Store, tmp_path: Path
 ) -> None:

@@ -275,6 +275,7 @@ def test_one_absurd_row_stops_nothing_else(world: World, table: str, turn: int) 
             assert set(states.values()) == {State.COMPLETE}, (edge, states)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("turn", [0, 1], ids=["dc1", "aggregate"])
 def test_an_absurd_row_in_each_table_stops_nothing_else(world: World, turn: int) -> None:
     """But those of which another topic's row must stay sound."""

@@ -68,6 +68,7 @@ def judge(connection: Connection) -> None:
     carried.stops_of(connection, EDGE, "honest")
 
 
+@pytest.mark.soak_cases("gap", "gap_of_damage", "fold")
 @pytest.mark.parametrize("work", [fold, gap, gap_of_damage, judge])
 def test_rows_of_others_are_not_walked_through(
     store: Store, work: Callable[[Connection], object]

@@ -154,6 +154,7 @@ def test_the_sums_are_those_of_all_verdicts_in_portions(
     assert "secret" not in "".join(told)
 
 
+@pytest.mark.soak_cases("postgresql")
 @pytest.mark.process
 @pytest.mark.timeout(300)
 def test_who_is_killed_leaves_the_store_as_it_was(database: str) -> None:
@@ -170,6 +171,7 @@ def test_who_is_killed_leaves_the_store_as_it_was(database: str) -> None:
         assert sums_in(store) == sums_of(rows)
 
 
+@pytest.mark.soak_cases("postgresql")
 @pytest.mark.process
 @pytest.mark.timeout(120)
 def test_of_several_that_start_at_once_one_does_it(database: str) -> None:

@@ -79,6 +79,7 @@ def messages_of(broker: BrokerProcess, topic: str, partitions: int) -> set[bytes
     return found
 
 
+@pytest.mark.soak
 @pytest.mark.process
 def test_idle_connections_take_neither_the_log_nor_the_disk(tmp_path: Path) -> None:
     """A broker with 64 descriptors was given 200 idle connections: it wrote 24 MB of tracebacks in

@@ -213,6 +213,7 @@ def process(folder: Path, zookeeper: ZooKeeperServer, chroot: str, node_id: int)
     )
 
 
+@pytest.mark.soak
 def test_three_brokers_are_killed_one_by_one_under_load(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:

@@ -17,6 +17,7 @@ from tallymark.coordination.session.srvr import last_change
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.soak
 def test_brokers_of_an_emptied_zookeeper_say_so_and_go_on_when_its_data_are_back(
     tmp_path: Path,
 ) -> None:

@@ -47,6 +47,7 @@ def moved(cluster: BrokersInMemory) -> tuple[int, int]:
     return now[2], free
 
 
+@pytest.mark.soak
 def test_a_log_that_was_moved_away_is_renamed_and_removed_after_the_delay(
     cluster: BrokersInMemory,
 ) -> None:

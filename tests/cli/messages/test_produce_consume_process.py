@@ -24,7 +24,7 @@ from tallymark_schema_registry.embedded import RegistryServer
 
 pytest_plugins = ["tallymark.testing.fixtures"]
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.soak_cases("apache_kafka")]
 
 
 @pytest.fixture(scope="module", params=KINDS)

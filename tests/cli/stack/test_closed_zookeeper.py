@@ -41,6 +41,7 @@ def said_anywhere(stack: Stack, text: str) -> list[str]:
     return found + [each.name() for each in processes if text in " ".join(each.cmdline())]
 
 
+@pytest.mark.soak
 def test_it_is_closed_once_a_cluster_is_secured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,7 @@ def test_the_ten_lines_of_the_readme(stack: Stack) -> None:
     )
 
 
+@pytest.mark.soak
 def test_status_a_second_start_and_a_killed_supervisor(stack: Stack) -> None:
     code, shown = stack.command("status")
     assert code == 0, shown

@@ -65,6 +65,7 @@ def code_of(error: BaseException) -> str:
     return error.name
 
 
+@pytest.mark.soak_cases("apache_kafka")
 def test_topics_are_made_described_grown_and_deleted_each_by_itself(admin: Admin) -> None:
     made = admin.create_topics(
         [

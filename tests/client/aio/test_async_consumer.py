@@ -17,7 +17,8 @@ from tallymark.client.reading.message import Message
 from tallymark.errors import ClosedError, CommitFailedError, TallymarkError, UserError
 from tallymark.testing import read_topic
 
-pytestmark = pytest.mark.process  # no process, but some seconds of joining and leaving groups
+# No process, but some seconds of joining and leaving groups.
+pytestmark = [pytest.mark.process, pytest.mark.soak_cases("apache_kafka")]
 COUNT = 60
 
 

@@ -114,6 +114,7 @@ def test_a_broker_that_falls_silent_and_comes_back(proxy: FlakyProxy, broker: Br
         assert len(found) == 20
 
 
+@pytest.mark.soak
 def test_a_broker_that_stays_away_is_told_of_once(
     proxy: FlakyProxy, broker: BrokerThread, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -168,6 +169,7 @@ def test_a_clock_that_jumps(
     assert len(found) == len(set(found)) == 40
 
 
+@pytest.mark.soak
 def test_another_cluster_behind_the_same_address(
     proxy: FlakyProxy, broker: BrokerThread, tmp_path: Path
 ) -> None:

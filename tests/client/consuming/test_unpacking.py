@@ -71,6 +71,7 @@ def test_what_everybody_s_reader_unpacks_of_a_batch() -> None:
     assert usual_max_size(100 * MB) == DEFAULT_MAX_SIZE
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_columns_of_a_fetch_do_not_hold_bomb_after_bomb() -> None:
     """Eight batches in 35 kB: `fetch().values()` took 3 GB. One is given,

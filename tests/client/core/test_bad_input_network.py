@@ -331,6 +331,7 @@ def test_a_broker_that_goes_and_comes_back(proxy: FlakyProxy, broker: ScriptedBr
     assert broker.values("t") == [b"%d" % number for number in range(20)]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("harm", ["refuse", "black_hole"])
 def test_waiting_for_a_broker_costs_next_to_nothing(
     harm: str, proxy: FlakyProxy, broker: ScriptedBroker

@@ -53,6 +53,7 @@ def behind(proxy: FlakyProxy, group: str, **settings: object) -> ConsumerConnect
     )
 
 
+@pytest.mark.soak
 def test_suspended_for_longer_than_the_session(
     cluster: Cluster, group: str, proxy: FlakyProxy
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_window_is_accepted_by_three_clicks(alice: Page, site: str, filled: St
     assert decided(filled) == ["withdraw", "accept"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_page_of_another_origin_accepts_nothing(
     alice: Page, site: str, filled: Store, host: str

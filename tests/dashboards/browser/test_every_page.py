@@ -31,6 +31,8 @@ pytestmark = [pytest.mark.process, pytest.mark.browser, pytest.mark.timeout(300)
 WIDTHS = (360, 768, 1100, 1280, 3840)
 """A phone, a tablet, a small window, a laptop, a wall."""
 NAMES = [*PAGES, "missing", "unknown path"]
+DAILY = ("overview", "topic", "incidents", "window", "messages", "missing")
+"""The others have the same frame and the same parts: the soak opens them, too."""
 MOST_TABS = 60
 LEFTS = "all => all.map(one => Math.round(one.getBoundingClientRect().left))"
 Site = tuple[str, Prepared]
@@ -61,7 +63,12 @@ class Opened:
     url: str
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name in DAILY else pytest.param(name, marks=pytest.mark.soak) for name in NAMES
+    ],
+)
 def opened(tab: Page, site: Site, request: pytest.FixtureRequest) -> Opened:
     """Loaded once for all tests of it. Each sets the size and the theme that it needs."""
     url = address(site, request.param)

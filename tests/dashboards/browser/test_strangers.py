@@ -45,6 +45,7 @@ def test_back_leads_to_a_page_that_is_live(context: BrowserContext, site: Site) 
     live(page)
 
 
+@pytest.mark.soak
 def test_one_tab_more_is_loaded_too(context: BrowserContext, site: Site) -> None:
     """Each tab held a connection for its stream, and the seventh waited for ever."""
     context.add_init_script(HIDDEN)
@@ -75,6 +76,7 @@ def test_a_wrong_clock_of_the_browser_changes_no_age(
     expect(seen).to_have_attribute("data-said", re.compile(r"^[23]\sh\s\d+\smin\sago$"))
 
 
+@pytest.mark.soak
 def test_a_page_can_be_zoomed_and_printed(context: BrowserContext, site: Site) -> None:
     """200 % on a screen of 1280 px, and a sheet of A4."""
     url, prepared = site

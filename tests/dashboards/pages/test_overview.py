@@ -153,6 +153,7 @@ def test_queries_do_not_grow_with_the_rows(tmp_path: Path) -> None:
         assert many < 45, path
 
 
+@pytest.mark.soak
 def test_ten_thousand_topics_are_paged_and_found(tmp_path: Path) -> None:
     with world(tmp_path, more=10_000) as (_, client):
         page = client.get("/")

@@ -108,6 +108,7 @@ def large_addresses(large: Large) -> dict[str, tuple[str, str]]:
     }
 
 
+@pytest.mark.soak
 def test_ten_thousand_of_everything_fit_and_are_counted(large: tuple[TestClient, Large]) -> None:
     client, found = large
     for name, (path, said) in large_addresses(found).items():

@@ -250,6 +250,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.soak_cases("here", "in another process")
 @pytest.mark.parametrize(
     ("where", "cheap"),
     [(0, True), (1, True), (1, False)],

@@ -42,6 +42,7 @@ IDS = 300
 """More than are given."""
 
 
+@pytest.mark.soak_cases("postgresql")
 def test_a_server_is_killed_while_both_are_written(database: str, tmp_path: Path) -> None:
     attack(database, tmp_path, REQUESTS // 2)
 

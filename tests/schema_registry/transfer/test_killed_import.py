@@ -78,6 +78,7 @@ def check_whole(url: str, file: Path) -> None:
     assert again.read_bytes() == file.read_bytes()
 
 
+@pytest.mark.soak
 def test_a_killed_import_goes_on(url: str, tmp_path: Path) -> None:
     """The mode stays IMPORT, since nobody is there to put it back; the next import does."""
     file = tmp_path / "all.jsonl"

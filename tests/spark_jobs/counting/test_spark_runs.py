@@ -109,6 +109,7 @@ def load(spark: Any, servers: str, **options: str) -> Any:
     return spark.read.format("tallymark").options(**given).load()
 
 
+@pytest.mark.soak_cases("true")
 @pytest.mark.parametrize("contents", ["false", "true"])
 def test_the_source_gives_runs(spark: Any, servers: str, contents: str) -> None:
     given = {"includeContentHash": contents, "startingTimestamp": "10500"}

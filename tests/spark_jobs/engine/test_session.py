@@ -65,6 +65,7 @@ def _the_bar_follows_the_tasks(spark: Any, steps: Steps) -> None:
     assert 100 * seen[0] <= step.done <= 800
 
 
+@pytest.mark.soak
 def test_a_permanent_error_ends_the_job_at_once(tmp_path: Path) -> None:
     """Spark runs a failed task four times, whatever it failed with: a topic that is gone was looked
     for again and again, and the nightly run failed minutes later with the same line."""

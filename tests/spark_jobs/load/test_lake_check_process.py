@@ -102,6 +102,7 @@ def without_gone(rows: pa.Table) -> pa.Table:
     return rows.take(kept)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "deployment", ["delta", pytest.param("iceberg", marks=pytest.mark.soak)], indirect=True
 )

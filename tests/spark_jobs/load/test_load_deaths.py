@@ -124,6 +124,7 @@ def test_a_driver_dies_before_its_commit_and_one_after_it(loads: Loads) -> None:
     assert sum(tally.messages for tally in detail.tallies) == SENT
 
 
+@pytest.mark.soak
 def test_two_processes_load_the_same_table_at_once(loads: Loads) -> None:
     """Each in a dozen commits, so that they overtake one another."""
     both = [loads.start("part"), loads.start("part")]

@@ -135,6 +135,7 @@ def test_a_damaged_batch_of_the_audit_topic_is_named(spark: Any, site: Site) -> 
     assert "CRC" in outcome.verdicts[0].reasons[0]
 
 
+@pytest.mark.soak
 def test_a_user_of_the_source_gets_the_error_unless_told_otherwise(spark: Any, site: Site) -> None:
     """As with failOnDataLoss, nothing is left out in silence; who says so gets what stands before
     and behind it, and a row that tells where and why."""

@@ -184,6 +184,7 @@ def test_a_segment_that_vanished_after_it_was_counted_is_repaired_to_complete(
     assert sum(one["count"] for one in told if one["cluster"] == "aggregate") >= lost
 
 
+@pytest.mark.soak
 def test_values_that_changed_after_they_were_counted_are_corrupt(
     spark: Any,
     brokers: dict[str, BrokerThread],

@@ -97,6 +97,7 @@ def dies(_: str) -> None:
     raise RuntimeError("the driver died here")
 
 
+@pytest.mark.soak
 def test_batches_of_limited_size_and_what_is_new(stream: Stream) -> None:
     stream.send(0, range(30))
     stream.send(1, range(10))
@@ -149,6 +150,7 @@ def test_batch_0_dies_and_comes_again_after_retention_moved(
     assert stream.rows() == [(0, n) for n in range(4, 10)]
 
 
+@pytest.mark.soak
 def test_the_command_follows_and_is_stopped(tmp_path: Path) -> None:
     """It loads what comes while it runs, and ends as systemd stops it: exit code 0."""
     with BrokerThread(tmp_path / "broker") as broker:

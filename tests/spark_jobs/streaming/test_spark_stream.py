@@ -154,6 +154,7 @@ def test_a_batch_that_was_not_committed_comes_again_with_the_same_offsets(query:
     assert [row[1] for _, rows in later for row in rows] == [5, 6, 7, 8]
 
 
+@pytest.mark.soak
 def test_batch_0_comes_again_after_retention_moved(query: Query) -> None:
     """Spark's offset log has no start of batch 0, and its replay asks for the initial offsets
     again: "earliest" was 4 by then, and 4 messages were lost without an error. It fails now, and
@@ -172,6 +173,7 @@ def test_batch_0_comes_again_after_retention_moved(query: Query) -> None:
     assert [row[1] for row in query.rows()] == [4, 5, 6, 7, 8, 9]
 
 
+@pytest.mark.soak
 def test_latest_at_the_first_start_is_the_beginning_for_ever(query: Query) -> None:
     """The replay of batch 0 would begin at a later "latest": what came meanwhile was lost."""
     query.send(0, range(3))

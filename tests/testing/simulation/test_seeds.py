@@ -30,6 +30,7 @@ def check(seed: int) -> Outcome:
     return outcome
 
 
+@pytest.mark.soak_cases("2", "6", "7", "8", "9", "10")
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_what_was_promised_holds(seed: int) -> None:
     outcome = check(seed)

@@ -36,6 +36,8 @@ from tallymark_audit.store.schema.tables import (
 )
 from tallymark_audit.testing import Told
 
+pytestmark = pytest.mark.soak_cases("postgresql")
+
 MOST = 5
 
 
