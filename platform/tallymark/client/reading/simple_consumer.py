@@ -32,6 +32,8 @@ _MARGIN: Final = 5.0
 
 class SimpleConsumer(ClosedByWith):
     """Reads partitions of one cluster from given offsets. Thread-safe; close it, or use ``with``.
+    Calls share one connection to each broker, which answers in order: while a fetch waits for data,
+    those of other threads there wait behind it.
 
     ``security`` is TLS and the log-in
     (:class:`~tallymark.client.core.security.security.SecuritySettings`). ``check_crcs`` verifies
