@@ -102,17 +102,21 @@ def read_response(
     outcomes: dict[FetchSpec, Fetched | KafkaError] = {}
     for spec in specs:
         part = found.get((spec.topic, spec.partition))
-        where = f"{source}: {spec.topic}-{spec.partition} at offset {spec.offset}"
         if response.error_code:
-            outcomes[spec] = KafkaError(response.error_code, where)
+            outcomes[spec] = KafkaError(response.error_code, _where(spec, source))
         elif part is None:
-            outcomes[spec] = KafkaError(CODES["NETWORK_EXCEPTION"], f"{where}: no answer")
+            why = f"{_where(spec, source)}: no answer"
+            outcomes[spec] = KafkaError(CODES["NETWORK_EXCEPTION"], why)
         elif part.error_code:
-            outcomes[spec] = KafkaError(part.error_code, where)
+            outcomes[spec] = KafkaError(part.error_code, _where(spec, source))
         else:
             topic_id = metadata.topic_id(spec.topic)
             outcomes[spec] = _read_partition(spec, part, check_crcs, source, topic_id)
     return outcomes
+
+
+def _where(spec: FetchSpec, source: str) -> str:
+    return f"{source}: {spec.topic}-{spec.partition} at offset {spec.offset}"
 
 
 def _read_partition(
