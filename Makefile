@@ -43,7 +43,7 @@ check: $(VENV)/.dev
 # A worker that died fails the run. When it was replaced, a run once waited at 99 % without an end.
 # Three of 16,000 tests may pass at the second try; the run prints what failed at the first (CONTRIBUTING.md).
 test: $(VENV)/.dev others
-	$(PYTEST) -n 3 --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks --max-worker-restart=0 --dist loadfile --no-loadscope-reorder --durations=20 -m "not soak"
+	$(PYTEST) -n 4 --reruns 1 --max-suite-reruns 3 --rerun-show-tracebacks --max-worker-restart=0 --dist loadfile --no-loadscope-reorder --durations=20 -m "not soak"
 
 unit: $(VENV)/.dev
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-fast} $(PYTEST) -n 2 --dist loadfile -m "not soak and not process and not spark and not apache_kafka and not socket and not database and not slow"

@@ -1,7 +1,7 @@
 """Which worker of pytest-xdist runs which test file.
 
 A JVM of Spark and a server of Apache Kafka are started once a worker, and are quick only when they
-have run for a while. With files handed out in any order each of three workers starts both. So one
+have run for a while. With files handed out in any order each of four workers starts both. So one
 worker runs the files of Spark first, another those of Apache Kafka, and the rest goes to the worker
 that is free. When nothing but such files is left, a free worker takes them too: better a second
 server than a worker without work.
