@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from tallymark_audit.proof.drill.faults import kinds
 from tallymark_audit.proof.drill.findings.found import ALARMS
+from tallymark_audit.proof.drill.truth.expected import DUPLICATION
 from tallymark_audit.store import open_store
 from tallymark_audit.store.schema.tables import alerts, verdict_history
 
@@ -85,7 +86,7 @@ def taken_back(
     still = in_alarm(rows) | set(but)
     first: dict[WindowKey, Row] = {}
     for row in history:
-        if row["judged_at"] >= since and _place(row) not in still:
+        if row["judged_at"] >= since and _place(row) not in still and not _may_be_over(row):
             first.setdefault(_place(row), row)
     return [
         f"{row['edge']} {row['topic']} {row['window']} was {row['state']}: "
@@ -106,6 +107,11 @@ def alerts_taken_back(found: Iterable[Row], done: Iterable[str], since: int = 0)
         and alert["rule"] not in _OF_VERDICTS
         and not any(kind.endswith(_SILENCES.get(alert["rule"], ())) for kind in faults)
     ]
+
+
+def _may_be_over(row: Row) -> bool:
+    """What was there twice is there once after its second copies were removed from the disk."""
+    return row["state"] == DUPLICATION and row["topic"] in kinds.REMOVED_AT_REST
 
 
 def _place(row: Row) -> WindowKey:

@@ -70,7 +70,7 @@ OF_DATABASES: Final = frozenset({"PostgresServer", "create_engine", "open_engine
 DATABASE_WORDS: Final = frozenset({"iceberg"})
 # What urllib3 binds once, when it is first imported, to learn whether there is IPv6.
 _ASKS_FOR_IPV6: Final = ("::1", 0)
-_TESTS: Final = Path(__file__).parents[1]
+_TESTS: Final = Path(__file__).parents[2]
 _PACKAGES: Final = ("http", "socketserver", "sqlalchemy", "uvicorn")
 # Code of the packages and of bench/ that starts whole stacks is followed as helpers of tests are.
 _FOLLOWED: Final = (
@@ -283,6 +283,7 @@ class OpeningGuard:
         for what, names, call in opened:
             pytest.fail(
                 f"This test opens a {what} ({call}), and nothing that it names is known to: add "
-                f"the class or function that does to {names} in tests/support/resource_marks.py.",
+                f"the class or function that does to {names} in "
+                "tests/support/collecting/resource_marks.py.",
                 pytrace=False,
             )
