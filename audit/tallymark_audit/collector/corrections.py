@@ -24,7 +24,7 @@ from tallymark_audit.model.sides import Observation
 from tallymark_audit.model.time_format import utc
 from tallymark_audit.store.counted import counts, damage, positions, recounts
 from tallymark_audit.store.counted.damage import UnreadableSpan
-from tallymark_audit.store.counted.incidents import Incident, add_incident
+from tallymark_audit.store.counted.incidents import TRUNCATED, Incident, add_incident
 from tallymark_audit.store.counted.positions import Position
 
 log: Final = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def cut(
     ``rebuilt``, which were counted again up to there, without the ``holes`` that were found."""
     topic, partition = known.place
     with ledger.store.write() as connection:
-        _jump(ledger, connection, known, to, "truncated", reason, now)
+        _jump(ledger, connection, known, to, TRUNCATED, reason, now)
         counts.replace_beyond(
             connection, ledger.cluster, topic, partition, to.next_offset, rebuilt, now
         )

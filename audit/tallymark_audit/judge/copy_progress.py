@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tallymark_audit.judge.damage import Damaged
@@ -82,6 +82,15 @@ class Word(NamedTuple):
     at: int
 
 
+class Cut(NamedTuple):
+    """The log of a partition was cut, and went on at ``offset``; its collector saw that at ``at``
+    (ms)."""
+
+    partition: int
+    offset: int
+    at: int
+
+
 Owed = tuple[int, str]
 Owing = Mapping[int, Iterable[Owed]]
 """By partition, the members that may have processed messages from an offset on without a report."""
@@ -112,6 +121,17 @@ def in_flight(
         or at.at >= counted_through
         or (seen.detached and at.let_go >= counted_through)
     )
+
+
+def since_cuts(words: Iterable[Word], cuts: Sequence[Cut]) -> list[Word]:
+    """What the words say of the logs that there are now. A report from before a cut is not about
+    the messages that have taken the place of those that were cut off."""
+    found: list[Word] = []
+    for word in words:
+        later = (one for one in cuts if one.partition == word.partition and one.at >= word.at)
+        lowest = min((one.offset for one in later), default=word.offset)
+        found.append(word._replace(offset=min(word.offset, lowest)))
+    return found
 
 
 def newest(words: Iterable[Word]) -> dict[int, Passed]:

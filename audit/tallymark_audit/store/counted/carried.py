@@ -14,16 +14,18 @@ from sqlalchemy import Connection, exists, select
 from tallymark_audit.judge.copy_progress import (
     GAP_MEANS,
     STOPPED,
+    Cut,
     GapOf,
     Passed,
     Stop,
     Word,
     mirror_of,
+    since_cuts,
 )
 from tallymark_audit.judge.states import ReporterFacts
 from tallymark_audit.model.cells import Edge
 from tallymark_audit.store.counted.facts import chunks, reporter_facts
-from tallymark_audit.store.counted.incidents import GAP_TEXT, gap_text
+from tallymark_audit.store.counted.incidents import GAP_TEXT, TRUNCATED, gap_text
 from tallymark_audit.store.schema.tables import copied, incidents, observations, progress, reporters
 
 _WORD = copied.c.reporter, copied.c.partition, copied.c.through_offset, copied.c.at
@@ -71,7 +73,7 @@ def _words_now(
         now = ids.get(row.partition, "")
         if not row.topic_id or not now or row.topic_id == now:
             found.append(Word(row.reporter, row.partition, row.through_offset, row.at))
-    return found
+    return _since_cuts(connection, upstream, topic, found)
 
 
 def words_of(
@@ -84,7 +86,21 @@ def words_of(
             copied.c.cluster == cluster, copied.c.reporter.in_(some), copied.c.topic == topic
         )
         found += [Word(*row) for row in connection.execute(query)]
-    return found
+    return _since_cuts(connection, cluster, topic, found)
+
+
+def _since_cuts(
+    connection: Connection, cluster: str, topic: str, words: Sequence[Word]
+) -> list[Word]:
+    if not words:
+        return []
+    query = select(incidents.c.partition, incidents.c.from_offset, incidents.c.at).where(
+        incidents.c.cluster == cluster,
+        incidents.c.topic == topic,
+        incidents.c.kind == TRUNCATED,
+        incidents.c.at >= min(word.at for word in words),
+    )
+    return since_cuts(words, [Cut(*row) for row in connection.execute(query)])
 
 
 def mirrored_through(connection: Connection, edge: Edge, topic: str) -> dict[int, Passed]:

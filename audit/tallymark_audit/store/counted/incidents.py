@@ -24,6 +24,9 @@ GIVEN_UP: Final = "given-up"
 """Kinds of incidents that brokers report: a leader that may lack committed records, and committed
 records that a broker has cut."""
 _REPAIR: Final = ": tallymark audit repair --tails "
+TRUNCATED: Final = "truncated"
+"""The kind of a cut that a collector has seen: the log went on at ``from_offset``, and had been
+counted to ``to_offset``."""
 GAP_TEXT: Final = "{mirror} could not copy these upstream offsets: {reason}"
 TRUNCATION: Final = "truncation"
 CUT_TEXT: Final = (
