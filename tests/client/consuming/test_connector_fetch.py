@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from uuid import UUID
 
 import pytest
@@ -16,6 +16,7 @@ from tallymark.client.consuming.stream import Gate, Stream
 from tallymark.client.consuming.subscription_state import PartitionProgress
 from tallymark.client.core.metadata import TopicInfo
 from tallymark.client.reading.fetched import Fetched, FetchSpec
+from tallymark.client.reading.list_offsets import OffsetAnswered
 from tallymark.client.reading.message import Gap
 from tallymark.coordination.consumers.offsets import Position
 from tallymark.errors import CODES, ConnectError, KafkaError, LogTruncatedError, TallymarkError
@@ -65,10 +66,7 @@ class MemoryClient:
         return [log.start if time == EARLIEST else log.end]
 
     def each_offset(
-        self,
-        places: Collection[TopicPartition],
-        time: int,
-        answered: Callable[[TopicPartition, int | TallymarkError], None],
+        self, places: Collection[TopicPartition], time: int, answered: OffsetAnswered
     ) -> None:
         for place in places:
             try:

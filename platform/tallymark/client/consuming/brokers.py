@@ -9,7 +9,8 @@ from typing import Final, Protocol
 
 from tallymark.client.core.metadata import TopicInfo
 from tallymark.client.reading.fetched import Fetched, FetchSpec
-from tallymark.errors import KafkaError, TallymarkError
+from tallymark.client.reading.list_offsets import OffsetAnswered
+from tallymark.errors import KafkaError
 from tallymark.protocol.topic_partition import TopicPartition
 
 LOG: Final = logging.getLogger("tallymark.client.connector.connector")
@@ -25,10 +26,7 @@ class FetchClient(Protocol):
     def get_offsets_before(self, topic: str, partition: int, time: int) -> Sequence[int]: ...
 
     def each_offset(
-        self,
-        places: Collection[TopicPartition],
-        time: int,
-        answered: Callable[[TopicPartition, int | TallymarkError], None],
+        self, places: Collection[TopicPartition], time: int, answered: OffsetAnswered
     ) -> None: ...
 
     def topics(self) -> Mapping[str, TopicInfo]: ...

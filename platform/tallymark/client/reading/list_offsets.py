@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from tallymark.client.core.cluster import RETRY_BACKOFF, Cluster
 from tallymark.errors import CODES, AuthenticationError, ConnectError, KafkaError, TallymarkError
@@ -18,6 +18,8 @@ from tallymark.protocol.messages import (
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 
 T = TypeVar("T")
+OffsetAnswered: TypeAlias = Callable[[TopicPartition, int | TallymarkError], None]
+"""Is called with a partition and its offset, or why there is none."""
 MOST_IN_A_REQUEST: Final = 1000
 """Partitions: so many hold a broker's event loop for some milliseconds."""
 
@@ -49,7 +51,7 @@ async def each_offset(
     places: Collection[TopicPartition],
     time_ms: int,
     isolation: int,
-    answered: Callable[[TopicPartition, int | TallymarkError], None],
+    answered: OffsetAnswered,
 ) -> None:
     """An end of the log of many partitions (``time_ms`` EARLIEST or LATEST), with one request to
     each leader for up to :data:`MOST_IN_A_REQUEST` of them. ``answered`` is called once for every
@@ -77,8 +79,7 @@ async def each_offset(
             if any(isinstance(one, TallymarkError) and _may_pass(one) for one in found.values()):
                 cluster.refresh_soon()
             for place in some:
-                one = found.get(place) or _no_answer(place)
-                answered(place, one if isinstance(one, TallymarkError) else one.offset)
+                answered(place, _offset_of(place, found.get(place)))
 
     await asyncio.gather(*(ask(address, led) for address, led in by_leader.items()))
 
@@ -163,6 +164,16 @@ async def _ask(
     if found is None or isinstance(found, KafkaError):
         raise found or _no_answer(place)
     return found if found.offset >= 0 else None
+
+
+def _offset_of(
+    place: TopicPartition, found: OffsetAndTimestamp | TallymarkError | None
+) -> int | TallymarkError:
+    if found is None or isinstance(found, TallymarkError):
+        return found or _no_answer(place)
+    if found.offset < 0:
+        return KafkaError(CODES["OFFSET_NOT_AVAILABLE"], f"{place[0]}-{place[1]}")
+    return found.offset
 
 
 def _no_answer(place: TopicPartition) -> KafkaError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar, Unpack
 
 from tallymark.client.core.bootstrap import Bootstrap
@@ -17,10 +17,15 @@ from tallymark.client.reading.fetch_request import FetchLimits
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.fetching import Fetcher
 from tallymark.client.reading.isolation import Isolation, isolation_level
-from tallymark.client.reading.list_offsets import each_offset, list_offset, offsets_before
+from tallymark.client.reading.list_offsets import (
+    OffsetAnswered,
+    each_offset,
+    list_offset,
+    offsets_before,
+)
 from tallymark.client.reading.truncation import epoch_end
 from tallymark.closing import ClosedByWith
-from tallymark.errors import CODES, KafkaError, TallymarkError
+from tallymark.errors import CODES, KafkaError
 from tallymark.protocol.messages import MetadataRequest, MetadataRequestTopic
 from tallymark.protocol.topic_partition import EARLIEST, LATEST, TopicPartition
 
@@ -157,10 +162,7 @@ class SimpleConsumer(ClosedByWith):
         return self._run(work, f"offsets of {topic}-{partition}")
 
     def each_offset(
-        self,
-        places: Collection[TopicPartition],
-        time: int,
-        answered: Callable[[TopicPartition, int | TallymarkError], None],
+        self, places: Collection[TopicPartition], time: int, answered: OffsetAnswered
     ) -> None:
         """The end of the log that ``time`` (LATEST, EARLIEST) names, of many partitions, with one
         request to each leader. ``answered`` is called in another thread, once for each partition:

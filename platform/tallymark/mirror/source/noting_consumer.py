@@ -12,8 +12,9 @@ from tallymark.client.core.security.security import SecuritySettings
 from tallymark.client.reading.behind import Met, goes_on_at
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.isolation import Isolation
+from tallymark.client.reading.list_offsets import OffsetAnswered
 from tallymark.client.reading.simple_consumer import SimpleConsumer
-from tallymark.errors import BatchCutError, CorruptMessageError, KafkaError, TallymarkError
+from tallymark.errors import BatchCutError, CorruptMessageError, KafkaError
 from tallymark.mirror.corruption import StoppedPartition, as_kafka_error
 from tallymark.mirror.progress import Partition
 from tallymark.mirror.source.gaps import GapNotes
@@ -156,10 +157,7 @@ class NotingConsumer:
         return self._consumer.get_offsets_before(topic, partition, time)
 
     def each_offset(
-        self,
-        places: Collection[TopicPartition],
-        time: int,
-        answered: Callable[[TopicPartition, int | TallymarkError], None],
+        self, places: Collection[TopicPartition], time: int, answered: OffsetAnswered
     ) -> None:
         self._consumer.each_offset(places, time, answered)
 
