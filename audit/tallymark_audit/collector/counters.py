@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tallymark.protocol.topic_partition import TopicPartition
+from tallymark.shell.counted import counted
 from tallymark_audit.collector.ledger import CountedFetch
 from tallymark_audit.model.edges import AUDIT_TOPIC
 from tallymark_audit.store.counted.positions import Position
@@ -84,6 +85,6 @@ class Counters:
         bad = f", {self.bad_events:,} bad" if self.bad_events else ""
         refuses = " or more (the store refuses)" if self.store_refuses else ""
         return (
-            f"{self.records:,} records of {self.partitions} partitions, "
+            f"{self.records:,} records of {counted(self.partitions, 'partition')}, "
             f"{self.lag:,} behind{refuses}{told}; {self.events:,} events{bad}{charge}"
         )

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tallymark.shell.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -98,9 +100,9 @@ def lines_of(outcome: Outcome) -> list[str]:
     loaded = [one for one in outcome.results if one.commits]
     rows = sum(one.rows for one in outcome.results)
     found.append(
-        f"{rows:,} rows in {len(loaded)} of {len(outcome.results)} tables"
+        f"{rows:,} rows in {len(loaded)} of {counted(len(outcome.results), 'table')}"
         if loaded
-        else f"nothing new in {len(outcome.results)} tables"
+        else f"nothing new in {counted(len(outcome.results), 'table')}"
     )
     return found
 

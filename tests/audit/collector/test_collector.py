@@ -292,20 +292,20 @@ def test_what_the_store_does_not_take_is_behind(
     log.append(stamped(0, 5))
     collector = bench.collector()
     bench.drain(collector)
-    assert "5 records of 1 partitions, 0 behind; " in collector.counters.status()
+    assert "5 records of 1 partition, 0 behind; " in collector.counters.status()
     log.append(stamped(5, 3))
     log.append(stamped(8, 4))
     with monkeypatch.context() as full:
         full.setattr(Ledger, "commit", refuse)
         for _ in range(3):
             collector.step()
-            told = "5 records of 1 partitions, 7 behind or more (the store refuses); "
+            told = "5 records of 1 partition, 7 behind or more (the store refuses); "
             assert told in collector.counters.status()
         full.setattr(bench.store, "read", refuse)
         collector.step()
         assert told in collector.counters.status()
     bench.drain(collector)
-    assert "12 records of 1 partitions, 0 behind; " in collector.counters.status()
+    assert "12 records of 1 partition, 0 behind; " in collector.counters.status()
     assert bench.agrees()
 
 
@@ -322,9 +322,9 @@ def test_a_partition_that_cannot_be_counted_is_behind(
         odd.setattr(Ledger, "save_runs", absurd)
         for _ in range(3):
             collector.step()
-            assert "0 records of 1 partitions, 5 behind; " in collector.counters.status()
+            assert "0 records of 1 partition, 5 behind; " in collector.counters.status()
     bench.drain(collector)
-    assert "5 records of 1 partitions, 0 behind; " in collector.counters.status()
+    assert "5 records of 1 partition, 0 behind; " in collector.counters.status()
 
 
 def test_a_zombie_stops_and_says_who_has_taken_over(bench: Bench) -> None:

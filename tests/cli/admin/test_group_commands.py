@@ -186,7 +186,7 @@ def test_groups_in_zookeeper_are_told_and_changed_in_the_same_words(tmp_path: Pa
             told = run(broker, groups.command, "describe", "ours", *there)
             assert told.startswith("ours\tkept by zookeeper\tStable\t1 members")
             reset = ("reset", "ours", "--all-topics", "--to-earliest", "--yes", *there)
-            with pytest.raises(UserError, match="has 1 members; stop its consumers"):
+            with pytest.raises(UserError, match="has 1 member; stop its consumers"):
                 run(broker, groups.command, *reset)
             assert "NON_EMPTY_GROUP" in run(
                 broker, groups.command, "delete", "ours", "--yes", *there, code=1

@@ -203,7 +203,7 @@ class Stopping:
 def test_new_stamps_and_other_partitions(broker: ScriptedBroker) -> None:
     exported(broker, "t", "t.jsonl")
     broker.create("one", 1)
-    with pytest.raises(UserError, match="one has 1 partitions, the file 2; give --by-key"):
+    with pytest.raises(UserError, match="one has 1 partition, the file 2; give --by-key"):
         imported(broker, "t.jsonl", "one")
     imported(broker, "t.jsonl", "one", "--by-key", "--stamp")
     old = [r[4] for p in (0, 1) for r in broker.log("t", p).records()]

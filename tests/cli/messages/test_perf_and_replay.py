@@ -131,7 +131,7 @@ def test_kept_partitions_need_a_topic_that_has_them(broker: ScriptedBroker) -> N
     replayed(broker, "fresh", "--speed", "0", "--keep-partitions")
     assert [len(broker.log("fresh", number).records()) for number in (0, 1)] == [5, 5]
     broker.create("narrow", 1)
-    with pytest.raises(UserError, match="narrow has 1 partitions, t 2; leave out --keep-part"):
+    with pytest.raises(UserError, match="narrow has 1 partition, t 2; leave out --keep-part"):
         replayed(broker, "narrow", "--speed", "0", "--keep-partitions")
     assert broker.values("narrow") == []
 

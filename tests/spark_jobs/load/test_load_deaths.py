@@ -117,7 +117,7 @@ def test_a_driver_dies_before_its_commit_and_one_after_it(loads: Loads) -> None:
     assert loads.run("after")[0] == 9
     assert loads.values() == list(range(SENT)), "the commit stands"
     code, said = loads.run()
-    assert (code, said.splitlines()[-1]) == (0, "nothing new in 1 tables")
+    assert (code, said.splitlines()[-1]) == (0, "nothing new in 1 table")
     assert loads.values() == list(range(SENT))
     assert loads.on_disk() == 4, "two are orphans, and no row of the table"
     detail: Detail = next(iter(loads.table.history())).detail()

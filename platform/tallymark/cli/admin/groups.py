@@ -11,6 +11,7 @@ from tallymark.cli.admin.groups_reset import reset
 from tallymark.cli.admin.lag_rows import LAG_COLUMNS, lag_row
 from tallymark.errors import TallymarkError, UserError
 from tallymark.shell.confirm import confirmed, destructive_options
+from tallymark.shell.counted import counted
 from tallymark.shell.lazy_group import NamedGroup
 from tallymark.shell.named import several_named
 from tallymark.shell.output import end, json_option, print_line, show
@@ -105,9 +106,8 @@ def describe(names: tuple[str, ...], members: bool, as_json: bool, **options: An
                 continue
             done += 1
             if not as_json:
-                print_line(
-                    f"{name}\tkept by {store.where}\t{group.state}\t{len(group.members)} members"
-                )
+                size = counted(len(group.members), "member")
+                print_line(f"{name}\tkept by {store.where}\t{group.state}\t{size}")
             rows += (lag_row(name, lag) for lag in lags)
             errors += [lag.error for lag in lags if lag.error is not None]
             if members:

@@ -111,7 +111,8 @@ def _found(
     store, state = found
     if state.members:
         raise UserError(
-            f"the group {group} has {len(state.members)} members", "stop its consumers first"
+            f"the group {group} has {counted(len(state.members), 'member')}",
+            "stop its consumers first",
         )
     return store, store.offsets(group)
 

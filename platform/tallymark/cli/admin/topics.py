@@ -133,7 +133,8 @@ def describe(names: tuple[str, ...], as_json: bool, **options: Any) -> None:
     columns = ("topic", "partition", "leader", "epoch", "replicas", "isr", "first", "next")
     if not as_json:
         for topic in topics.done.values():
-            print_line(f"{topic.name}\tid {topic.topic_id}\t{len(topic.partitions)} partitions")
+            size = counted(len(topic.partitions), "partition")
+            print_line(f"{topic.name}\tid {topic.topic_id}\t{size}")
     show(rows, columns, as_json)
     end(len(topics), missing)
 

@@ -19,6 +19,7 @@ from tallymark.client.core.security.deployment import ConnectionSettings
 from tallymark.client.producing.producer import Producer
 from tallymark.errors import TallymarkError, UserError
 from tallymark.processes.process import stop_signals
+from tallymark.shell.counted import counted
 from tallymark.shell.progress import progress
 from tallymark.shell.target import cluster_options, take_target
 
@@ -113,7 +114,7 @@ def _prepare_topic(
     info = ensure_topic(client, topic, needed)
     if info.partition_count < needed and not by_key:
         raise UserError(
-            f"{topic} has {info.partition_count} partitions, the file {needed}",
+            f"{topic} has {counted(info.partition_count, 'partition')}, the file {needed}",
             "give --by-key, or name another topic",
         )
     return str(info.topic_id)

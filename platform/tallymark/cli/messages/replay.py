@@ -23,6 +23,7 @@ from tallymark.client.reading.simple_consumer import SimpleConsumer
 from tallymark.errors import TallymarkError, UserError
 from tallymark.processes.process import stop_signals
 from tallymark.publishing.reading.rows import Stop
+from tallymark.shell.counted import counted
 from tallymark.shell.positions import BEGINNING, END
 from tallymark.shell.progress import Meter, progress
 from tallymark.shell.target import Target, cluster_options, take_target
@@ -112,7 +113,7 @@ def _run(options: dict[str, Any], tally: Tally, stop: Stop) -> None:
             has = ensure_topic(sink.client, target, needed := _partitions(spans)).partition_count
             if has < needed:
                 raise UserError(
-                    f"{target} has {has} partitions, {topic} {needed}",
+                    f"{target} has {counted(has, 'partition')}, {topic} {needed}",
                     "leave out --keep-partitions, or grow it with 'tallymark topics grow'",
                 )
         producer = Producer(**settings, client_id="tallymark-replay")

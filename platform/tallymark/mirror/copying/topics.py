@@ -17,6 +17,7 @@ from tallymark.errors import CODES, KafkaError, TallymarkError
 from tallymark.mirror.source.catalog import Catalog
 from tallymark.mirror.source.source import SourceBatch
 from tallymark.mirror.target.ready_batch import Origin
+from tallymark.shell.counted import counted
 
 KEPT: Final = frozenset(
     {"retention.ms", "retention.bytes", "cleanup.policy", "max.message.bytes", "segment.bytes"}
@@ -114,7 +115,8 @@ class TargetTopics:
             if topic in here and _is_missing(there.errors.get(name))
         ]
         if new:
-            _log.info("creating %d topics, %s among them", len(new), new[0].name)
+            what = counted(len(new), "topic")
+            _log.info("creating %s at the target, %s among them", what, new[0].name)
             self._target.create_topics(new)
 
     def _grow(self, name: str, count: int) -> None:
