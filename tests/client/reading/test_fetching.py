@@ -135,8 +135,29 @@ def test_what_was_just_read_is_in_the_next_request(broker: ScriptedBroker) -> No
             assert ends(answers) == [at[0] + 1, None]
             at[0] += 1
             fill(broker, 0, 1)
+    assert [len(one) for one in partitions_asked(broker)] == [2, 2, 2]
+
+
+def partitions_asked(broker: ScriptedBroker) -> list[list[int]]:
+    """The partitions of each fetch, in order."""
     requests = [one for key, _, one in broker.requests if key is ApiKey.FETCH]
-    assert [len(one.topics[0].partitions) for one in requests] == [2, 2, 2]
+    return [
+        [part.partition for topic in one.topics for part in topic.partitions] for one in requests
+    ]
+
+
+def test_what_was_read_longest_ago_is_asked_for_first() -> None:
+    """A broker answers in the order of the request and with 50 MB at most: partitions behind fifty
+    that always have more to read would never be read."""
+    with ScriptedBroker({"t": 4}) as broker, consumer(broker) as c:
+        at = [0, 0, 0, 0]
+        for filled in (1, 0, 1, 3):
+            fill(broker, filled, 1)
+            asked = [FetchSpec("t", number, offset) for number, offset in enumerate(at)]
+            answers = c.multifetch_ready(asked, max_wait_ms=2000)
+            assert [number for number, one in enumerate(answers) if one is not None] == [filled]
+            at[filled] += 1
+    assert partitions_asked(broker) == [[0, 1, 2, 3], [0, 2, 3, 1], [2, 3, 1, 0], [2, 3, 0, 1]]
 
 
 def test_ready_tells_errors_at_once(two: tuple[ScriptedBroker, ScriptedBroker]) -> None:

@@ -22,6 +22,7 @@ from tallymark.client.reading.fetch_request import FetchLimits
 from tallymark.client.reading.fetched import Fetched, FetchSpec
 from tallymark.client.reading.fetching import Fetcher, Outcome, may_pass
 from tallymark.net.addresses import Address
+from tallymark.protocol.topic_partition import TopicPartition
 
 _SLACK: Final = 0.05
 """Seconds that a call may take longer than the wait that the brokers are asked for."""
@@ -32,6 +33,13 @@ class _Leader:
     task: asyncio.Task[list[Outcome]] | None = None
     asked: Sequence[FetchSpec] = ()
     found: dict[FetchSpec, Outcome] = field(default_factory=dict)
+    served: dict[TopicPartition, int] = field(default_factory=dict)
+    """The number of the call that returned something of a partition last."""
+
+    def in_turn(self, spec: FetchSpec) -> int:
+        """What was read longest ago comes first: a broker answers in the order of the request, and
+        with so many bytes at most."""
+        return self.served.get((spec.topic, spec.partition), 0)
 
 
 class ReadyFetcher:
@@ -42,6 +50,7 @@ class ReadyFetcher:
         self._fetcher = fetcher
         self._leaders: dict[Address, _Leader] = {}
         self._learning: asyncio.Task[None] | None = None
+        self._calls = 0
 
     async def fetch(self, specs: Sequence[FetchSpec], limits: FetchLimits) -> list[Outcome | None]:
         """An outcome for each spec, in their order; None where there is none yet. Returns with
@@ -49,6 +58,7 @@ class ReadyFetcher:
 
         Raises ConnectError while no leader at all is known and no broker can be asked.
         """
+        self._calls += 1
         await self._learn(specs)
         outcomes, by_leader = self._fetcher.divide(specs)
         loop = asyncio.get_running_loop()
@@ -107,12 +117,13 @@ class ReadyFetcher:
             if outcome is not None and _is_news(outcome):
                 outcomes[index] = outcome
                 has_answered = True
+                leader.served[spec.topic, spec.partition] = self._calls
             elif index not in outcomes:
                 missing.append(spec)
         # A request without what was just found would wait for the others' next records, and those
         # of the partition that was just read would wait behind it.
         if missing and leader.task is None and not has_answered:
-            leader.asked = missing
+            leader.asked = missing = sorted(missing, key=leader.in_turn)
             leader.task = asyncio.create_task(self._fetcher.from_leader(address, missing, limits))
             leader.task.add_done_callback(_look_at)
 
