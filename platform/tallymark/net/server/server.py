@@ -18,6 +18,7 @@ from tallymark.net.limits.accept_queue import (
     let_wait,
     rate_accept_errors,
 )
+from tallymark.net.limits.closed_connections import PLAIN, TLS, ClosedConnections
 from tallymark.net.limits.connection_quota import ConnectionQuota
 from tallymark.net.limits.log_rate import LogRate
 from tallymark.net.limits.pending_handshakes import PendingHandshakes
@@ -75,6 +76,7 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
         self._quota = quota or ConnectionQuota(self.limits.max_connections)
         self._handshakes: PendingHandshakes[TlsHandshake] = PendingHandshakes()
+        self._closed = ClosedConnections()
         self.log_rate = LogRate()
         """Limits the log lines that each host causes."""
         self._empty = asyncio.Event()
@@ -147,6 +149,7 @@ class Server:
             return
         self.connections.remove(connection)
         self._quota.give_back(connection.host)
+        self._free_closed()
         if not self.connections:
             self._empty.set()
         if self._on_close is not None:
@@ -192,6 +195,11 @@ class Server:
             log.warning("TLS handshake with %s failed: %s; repeated=%d", handshake.peer, why, held)
         self._handshakes.end(handshake.host, handshake)
         self._quota.give_back(handshake.host)
+        self._free_closed()
+
+    def _free_closed(self) -> None:
+        if self._closed.add(PLAIN if self.tls is None else TLS):
+            asyncio.get_running_loop().call_soon(self._closed.collect)
 
     @property
     def _sweep_interval(self) -> float:

@@ -15,15 +15,9 @@ open. It needs asyncio's own loop: uvloop reads before the handshake can take ov
 from __future__ import annotations
 
 import asyncio
-import gc
 import ssl
 from collections.abc import Callable
-from typing import Any, Final, Protocol
-
-_GARBAGE: Final = 50
-"""After so many failed handshakes the garbage collector is run. asyncio leaves a cycle of some
-0.3 MB for each, in so few objects that the collector itself runs too late (430 MB of them at 375 a
-second)."""
+from typing import Any, Protocol
 
 
 class Successor(Protocol):
@@ -45,9 +39,6 @@ class TlsHandshake(asyncio.Protocol):
 
     Bytes may come with the last message of the handshake: they are kept for the successor.
     """
-
-    _failed = 0
-    """How many handshakes of this process have failed."""
 
     def __init__(
         self,
@@ -123,9 +114,6 @@ class TlsHandshake(asyncio.Protocol):
 
     def _fail(self, why: str) -> None:
         self._ended(self, why)
-        TlsHandshake._failed += 1
-        if TlsHandshake._failed % _GARBAGE == 0:
-            asyncio.get_running_loop().call_soon(gc.collect, 1)
 
     def _hand_over(self, secured: Any) -> None:
         self._successor = protocol = self._serve(self)
