@@ -184,7 +184,7 @@ def test_groups_in_zookeeper_are_told_and_changed_in_the_same_words(tmp_path: Pa
             assert "ours\tclicks\t0\t10\t10\t0\tc1" in told
             assert "theirs\tclicks\t0\t2\t10\t8\t-" in told
             told = run(broker, groups.command, "describe", "ours", *there)
-            assert told.startswith("ours\tkept by zookeeper\tStable\t1 members")
+            assert told.startswith("ours\tkept by zookeeper\tStable\t1 member")
             reset = ("reset", "ours", "--all-topics", "--to-earliest", "--yes", *there)
             with pytest.raises(UserError, match="has 1 member; stop its consumers"):
                 run(broker, groups.command, *reset)
