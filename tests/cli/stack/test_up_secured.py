@@ -51,7 +51,7 @@ def test_the_first_start_has_replicas_before_there_is_a_user(tmp_path: Path) -> 
 
 
 def secured(folder: Path, secret: Path) -> Deployment:
-    """One cluster that nobody may use without a log-in, and a collector that logs in as ops."""
+    """One cluster whose brokers ask for a log-in, and a collector that logs in as ops."""
     cluster = Cluster(
         name="dc1",
         brokers=(BrokerAddress(port=1),),
@@ -79,7 +79,7 @@ def secured(folder: Path, secret: Path) -> Deployment:
 
 
 def add_users(deployment: Deployment, folder: Path, secret: Path) -> None:
-    """As somebody does in another terminal, once all brokers serve."""
+    """What a user does in another terminal, once all brokers serve."""
     eventually(lambda: brokers_that_serve(deployment) == 3, seconds=120)
     for user in USERS:
         where = ("--settings", str(folder / "tallymark.toml"))

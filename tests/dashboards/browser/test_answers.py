@@ -139,7 +139,6 @@ def test_every_question_about_every_fault_has_a_path_of_at_most_three_clicks() -
     "a duplication",
     "a silent producer",
     "a loss that cannot be repaired",
-    "a mirror that stands still",
 )
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_questions_are_answered_by_the_paths_of_the_docs(

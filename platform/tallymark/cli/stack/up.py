@@ -93,9 +93,9 @@ def _allow_replicas(deployment: Deployment, cluster: Cluster) -> str:
     """Raise what lets topics have several replicas; why it failed, or "". That is written where
     the brokers keep it, as the first users are: at the first start of a secured cluster there is
     no user yet whom the brokers would let do so."""
-    connect, access = deployment.zookeeper.connect + cluster.root, access_of(deployment, cluster)
+    connect = deployment.zookeeper.connect + cluster.root
     try:
-        with ZooKeeper(connect, access=access).start() as zookeeper:
+        with ZooKeeper(connect, access=access_of(deployment, cluster)).start() as zookeeper:
             before = read_features(zookeeper).level(REPLICATION)
             if before >= 1:
                 return ""
