@@ -234,12 +234,19 @@ def test_a_new_session_stands_for_election_again() -> None:
         world.end_session(1)
         # Either it gives its lead up when it registers again, and a leader is elected (epoch 2),
         # or the other broker, which stands for election too, has elected one before (epoch 1).
-        await until(lambda: world.state().leader != NO_LEADER and world.state().leader_epoch >= 1)
-        before = world.state()
-        BrokerNotes(world.zookeeper).leave(before.leader, _epoch(world, before.leader))
-        await until(lambda: world.state().leader != before.leader)
+        leader = (await _elected(world)).leader
+        BrokerNotes(world.zookeeper).leave(leader, _epoch(world, leader))
+        await until(lambda: world.state().leader != leader)
 
     run(check)
+
+
+async def _elected(world: World) -> PartitionState:
+    """The first state with a leader of an epoch above 0, which one read found."""
+    async with asyncio.timeout(20):
+        while (found := world.state()).leader == NO_LEADER or found.leader_epoch == 0:
+            await asyncio.sleep(0.005)
+    return found
 
 
 def _epoch(world: World, broker: int) -> int:

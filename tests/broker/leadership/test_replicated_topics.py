@@ -104,7 +104,12 @@ def test_a_leader_whose_session_is_lost_leads_in_a_new_epoch_only(cluster: Clust
     assert led is not None
     cluster.end_session(first)
     eventually(lambda: led.is_withdrawn)
-    eventually(lambda: cluster.state("t").leader >= 0 and cluster.state("t").leader_epoch > before)
+
+    def has_led_again() -> bool:
+        state = cluster.state("t")
+        return state.leader >= 0 and state.leader_epoch > before
+
+    eventually(has_led_again)
     write(cluster, VALUES[5:])
     assert cluster.wait_until_equal("t") == VALUES
     now = cluster.partition(first, "t")

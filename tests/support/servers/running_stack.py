@@ -41,11 +41,12 @@ class Stack:
         """``kill -9``, and wait until it serves again."""
         old = self.process(name)["pid"]
         ask(control_file(self.deployment), {"do": "kill", "name": name})
-        eventually(
-            lambda: self.process(name)["state"] == "ready" and self.process(name)["pid"] != old,
-            seconds=back_within,
-            what=f"{name} serves again",
-        )
+
+        def serves_again() -> bool:
+            process = self.process(name)
+            return bool(process["state"] == "ready" and process["pid"] != old)
+
+        eventually(serves_again, seconds=back_within, what=f"{name} serves again")
 
     def publisher(self, cluster: str, topic: str, run: str) -> subprocess.Popen[bytes]:
         """Start a publisher; what was acknowledged to it is in ``acked(run)``."""
