@@ -73,14 +73,14 @@ class Cost:
     after: list[float]
 
 
-def load(folder: Path, batches: Sequence[tuple[str, bytes]], rounds: int) -> Cost:
+def load(folder: Path, batches: Sequence[tuple[str, bytes]], rounds: int, quiet: int) -> Cost:
     codes: set[int] = set()
     folder.mkdir()
     with BrokerProcess(folder, log_retention_bytes=8 << 20, log_segment_bytes=4 << 20) as broker:
         with Admin(bootstrap_servers=broker.address) as admin:
             admin.create_topic(PLAIN, 1, {})
             admin.create_topic(KEYED, 1, {"cleanup.policy": "compact"})
-        before = quiet_rounds(broker.address)
+        before = quiet_rounds(broker.address, quiet)
         healthy = HealthyClient(broker.address)
         healthy.start()
         began = time.monotonic()
@@ -93,7 +93,7 @@ def load(folder: Path, batches: Sequence[tuple[str, bytes]], rounds: int) -> Cos
             found = healthy.finish()
         seconds = time.monotonic() - began
         assert broker.is_alive
-        after = quiet_rounds(broker.address)
+        after = quiet_rounds(broker.address, quiet)
         status = Path(f"/proc/{broker.pid}/status").read_text()
         (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", status)
         broker.stop()
@@ -102,9 +102,11 @@ def load(folder: Path, batches: Sequence[tuple[str, bytes]], rounds: int) -> Cos
     return Cost(int(peak) * 1024, len(text), found / seconds, codes, before, after)
 
 
-def compare(folder: Path, rounds: int) -> tuple[Cost, Cost]:
-    """The flow: as many good batches as hostile ones, each on a broker of its own."""
-    usual, attacked = load(folder / "good", good(), rounds), load(folder / "bad", hostile(), rounds)
+def compare(folder: Path, rounds: int, quiet: int) -> tuple[Cost, Cost]:
+    """The flow: as many good batches as hostile ones, each on a broker of its own. ``quiet``: the
+    rounds of a client that are measured before and after."""
+    usual = load(folder / "good", good(), rounds, quiet)
+    attacked = load(folder / "bad", hostile(), rounds, quiet)
     assert usual.codes == {0}
     assert attacked.codes <= FINAL, attacked.codes
     # Two threads open batches, each with what it unpacks, 16 MiB, and the buffer that grows to it.
@@ -116,12 +118,12 @@ def compare(folder: Path, rounds: int) -> tuple[Cost, Cost]:
 def test_batches_that_are_none(tmp_path: Path) -> None:
     """Each kind of them was taken; and one of two thousand bytes that held millions of records
     took the broker half a gigabyte for a compacted topic."""
-    compare(tmp_path, 1)
+    compare(tmp_path, 1, quiet=1)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_many_batches_that_are_none(tmp_path: Path) -> None:
-    usual, attacked = compare(tmp_path, 60)
+    usual, attacked = compare(tmp_path, 60, quiet=200)
     assert attacked.rate > usual.rate / 3, "a client of another topic has to wait"
     assert_as_before(attacked.before, attacked.after, 0.002, "write and read, s")

@@ -56,13 +56,15 @@ def victims(cluster: ReplicatedCluster, which: str) -> list[BrokerProcess]:
     return [cluster.brokers[node_id]]
 
 
-def progress(writers: list[Writer], count: int = 300) -> None:
+def progress(writers: list[Writer], count: int) -> None:
     """Until each of the writers was acknowledged so many more."""
     targets = [(writer, len(writer.acked) + count) for writer in writers]
     wait_for(lambda: all(len(one.acked) >= target for one, target in targets), "acknowledgements")
 
 
-def harm(cluster: ReplicatedCluster, fault: str, which: str, writers: list[Writer]) -> None:
+def harm(
+    cluster: ReplicatedCluster, fault: str, which: str, writers: list[Writer], count: int
+) -> None:
     """One fault; at its end all brokers run. At once: before their sessions have ended, so that a
     broker may find itself a leader still."""
     brokers = victims(cluster, which)
@@ -70,27 +72,28 @@ def harm(cluster: ReplicatedCluster, fault: str, which: str, writers: list[Write
         with contextlib.ExitStack() as stack:
             for broker in brokers:
                 stack.enter_context(paused(broker))
-            meanwhile(which, writers)
+            meanwhile(which, writers, count)
         return
     for broker in brokers:
         broker.stop() if fault in ("stop", "clean bounce") else broker.kill()
     if fault in ("kill", "stop", "new disk"):
-        meanwhile(which, writers)
+        meanwhile(which, writers, count)
     for broker in brokers:
         if "new disk" in fault:
             shutil.rmtree(broker.data)
         broker.start()
 
 
-def meanwhile(which: str, writers: list[Writer]) -> None:
+def meanwhile(which: str, writers: list[Writer], count: int) -> None:
     """The others go on; where there are none, all sessions end."""
     if which == "all":
         time.sleep(2 * SESSION_MS / 1000)
     else:
-        progress(writers)
+        progress(writers, count)
 
 
-def run(cluster: ReplicatedCluster, harms: list[tuple[str, str]]) -> None:
+def run(cluster: ReplicatedCluster, harms: list[tuple[str, str]], count: int = 300) -> None:
+    """The faults, one after another; ``count`` messages of each writer before, within and after."""
     writers: list[Writer] = [
         ConfluentWriter("confluent", cluster.addresses, "t", keys=0, pause=0.015),
         TallymarkWriter("tallymark", cluster.addresses, "t", keys=0, pause=0.015),
@@ -98,10 +101,10 @@ def run(cluster: ReplicatedCluster, harms: list[tuple[str, str]]) -> None:
     for writer in writers:
         writer.start()
     for fault, which in harms:
-        progress(writers)
-        harm(cluster, fault, which, writers)
+        progress(writers, count)
+        harm(cluster, fault, which, writers, count)
         cluster.wait_until_whole("t")
-    progress(writers)
+    progress(writers, count)
     for writer in writers:
         writer.finish()
     outcome = validate(cluster.addresses, "t", writers, *cluster.data)
@@ -113,7 +116,7 @@ def run(cluster: ReplicatedCluster, harms: list[tuple[str, str]]) -> None:
 
 
 def test_a_leader_is_killed_and_one_is_paused(cluster: ReplicatedCluster) -> None:
-    run(cluster, [("kill", "leader"), ("pause", "leader")])
+    run(cluster, [("kill", "leader"), ("pause", "leader")], count=100)
 
 
 @pytest.mark.soak
