@@ -129,7 +129,7 @@ def test_create_and_delete_in_every_version(wire: WireClient, version: int) -> N
         assert told["segment.bytes"] == (str(1024**3), ConfigSource.DEFAULT)
         assert created.topic_config_error_code == 0
     assert create(wire, name, 3, version=version).error_code == CODES["TOPIC_ALREADY_EXISTS"]
-    by_name = DeleteTopicsRequest(topic_names=[name], timeout_ms=1000)
+    by_name = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
     assert wire.ask(by_name, min(version, 5)).responses[0].error_code == 0
     gone = ask(wire, name, create=False).topics[0]
     assert gone.error_code == CODES["UNKNOWN_TOPIC_OR_PARTITION"]

@@ -180,7 +180,7 @@ def test_a_parked_fetch_learns_that_its_topic_was_deleted(
 ) -> None:
     wire.send(fetch_request(topic, 0, wait_ms=10_000), 12)
     with WireClient(broker.bootstrap_servers) as other:
-        deleted = other.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000), 5)
+        deleted = other.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000), 5)
         assert deleted.responses[0].error_code == 0
     _, response = frames.decode_response(wire.frame(), FetchRequest, 12)
     assert only(response).error_code == CODES["UNKNOWN_TOPIC_OR_PARTITION"]

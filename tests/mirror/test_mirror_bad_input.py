@@ -28,7 +28,7 @@ def damage_the_second_batch(rig: Rig) -> None:
     rig.topic("source", "clicks")
     rig.topic("source", "views")
     for first in range(0, 30, 10):
-        rig.publish("source", "clicks", numbers(first, first + 10), linger_ms=200)
+        rig.publish("source", "clicks", numbers(first, first + 10), linger_ms=60_000)
     rig.publish("source", "views", numbers(0, 5))
     (segment,) = (rig.folder / "source" / "broker" / "clicks-0").glob("*.log")
     turn_a_bit(segment, segment.stat().st_size // 2)

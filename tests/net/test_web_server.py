@@ -12,6 +12,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def test_half_a_second_request_is_closed_too(start: Start) -> None:
 
 def test_who_does_not_read_the_answer_is_closed(start: Start) -> None:
     """8 MiB of an answer stayed in memory for as long as somebody did not read it."""
-    server, port = start()
+    server, port = start(replace(SHORT, unread=3))
     with connection(port, b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n"):
         eventually(lambda: server.quota.open == 1)
         eventually(lambda: server.quota.open == 0)
@@ -148,7 +149,7 @@ def test_a_handshake_that_never_ends_is_counted_and_closed(start: Start, tmp_pat
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     key = tmp_path / "key.pem"
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(key)
-    server, port = start(tls=server_context(key))
+    server, port = start(replace(SHORT, handshake=3, head=30, unread=30), tls=server_context(key))
     with connection(port) as silent:
         eventually(lambda: server.quota.open == 1)
         assert is_closed(silent)

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallymark.errors import UserError
+from tallymark.net.web import access_log
 from tallymark.net.web.access_log import (
-    GATHER_SECONDS,
     MAX_FIELD,
     AccessLog,
     AccessLogFile,
@@ -126,6 +126,7 @@ def test_a_full_disk_drops_lines_and_no_requests() -> None:
 def test_lines_of_one_turn_are_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request cost a system call for its line, a third of an answer from memory."""
     writes = counted_writes(monkeypatch)
+    monkeypatch.setattr(access_log, "GATHER_SECONDS", 0.5)
 
     async def run() -> None:
         for turn in range(3):
@@ -134,7 +135,7 @@ def test_lines_of_one_turn_are_one_write(tmp_path: Path, monkeypatch: pytest.Mon
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert len(writes) == 1, "the first line does not wait, the others do"
-        await asyncio.sleep(3 * GATHER_SECONDS)
+        await asyncio.sleep(1.5)
         assert len(writes) == 2
         for number in range(1000):
             log(f"3 {number}")

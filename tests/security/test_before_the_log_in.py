@@ -27,7 +27,7 @@ from tallymark.testing.wire import WireClient
 
 @pytest.fixture
 def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerThread]:
-    monkeypatch.setattr(listeners_open, "LOGIN_SECONDS", 1.0)
+    monkeypatch.setattr(listeners_open, "LOGIN_SECONDS", 3.0)
     add_users(tmp_path / "broker", "alice")
     with BrokerThread(
         tmp_path,

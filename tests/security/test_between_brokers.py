@@ -220,7 +220,7 @@ def test_a_session_that_ends_is_renewed_on_the_open_connection(
         node_id=2,
         listeners="SASL_SSL://127.0.0.1:0",
         ssl_keystore_location=str(certificates.broker),
-        connections_max_reauth_ms=1_500,
+        connections_max_reauth_ms=3_000,
     ) as other:
 
         async def main() -> None:
@@ -228,7 +228,7 @@ def test_a_session_that_ends_is_renewed_on_the_open_connection(
             connection = await connections.open(2)
             for _ in range(18):
                 await connection.send(MetadataRequest(topics=()), 5_000)
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.4)
             assert not connection.closed
             await connections.close()
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from brokers_in_memory import BrokersInMemory, eventually
+from brokers_in_memory import BrokersInMemory
+from eventually import eventually
 from security_world import PASSWORD
 
 from tallymark.broker.replicas.incidents import (

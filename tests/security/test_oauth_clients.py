@@ -180,11 +180,11 @@ def test_a_session_that_ends_without_a_new_log_in_is_closed(
     told for how long it is, and is closed then (KIP-368)."""
     with WireClient(broker.bootstrap_servers) as client:
         began = time.monotonic()
-        assert 0 < shown(client, issuer.token(exp=time.time() + 1.5)) <= 1500
+        assert 0 < shown(client, issuer.token(exp=time.time() + 4)) <= 4000
         assert client.ask(MetadataRequest(topics=()), 9).brokers
         with pytest.raises((ConnectionError, EOFError)):
             ask_until(client, began + 60)
-        assert time.monotonic() - began > 1.0
+        assert time.monotonic() - began > 3.0
 
 
 def ask_until(client: WireClient, deadline: float) -> None:
@@ -207,14 +207,14 @@ def shown(client: WireClient, token: str, code: int = 0) -> int:
 
 def test_logging_in_again_renews_the_session(broker: BrokerThread, issuer: Issuer) -> None:
     with WireClient(broker.bootstrap_servers) as client:
-        shown(client, issuer.token(exp=time.time() + 2))
+        shown(client, issuer.token(exp=time.time() + 4))
         refused = client.ask(SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
         assert refused.error_code == CODES["ILLEGAL_SASL_STATE"]  # too soon
         time.sleep(1.1)
         refused = client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         assert refused.error_code == CODES["ILLEGAL_SASL_STATE"]  # another mechanism
         assert shown(client, issuer.token(exp=time.time() + 60)) > 50_000
-        time.sleep(1.2)
+        time.sleep(3.2)
         assert client.ask(MetadataRequest(topics=()), 9).brokers
 
 
@@ -261,7 +261,7 @@ def test_our_clients_log_in_again_while_they_work(tmp_path: Path) -> None:
 def test_passwords_too_have_to_be_shown_again_if_the_broker_says_so(tmp_path: Path) -> None:
     add_users(tmp_path / "broker", "bob")
     with BrokerThread(
-        tmp_path, listeners="SASL_PLAINTEXT://127.0.0.1:0", connections_max_reauth_ms=1500
+        tmp_path, listeners="SASL_PLAINTEXT://127.0.0.1:0", connections_max_reauth_ms=3000
     ) as broker:
         given = by_token(broker) | {
             "sasl_mechanism": "SCRAM-SHA-512",

@@ -53,7 +53,7 @@ def broker(
         ssl_keystore_location=str(certificates.broker),
         ssl_truststore_location=str(certificates.authority),
         ssl_client_auth="required",
-        ssl_handshake_timeout_ms=500,
+        ssl_handshake_timeout_ms=3_000,
         sasl_enabled_mechanisms=",".join(MECHANISMS),
         connection_failed_authentication_delay_ms=20,
     ) as running:

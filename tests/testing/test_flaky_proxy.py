@@ -95,7 +95,7 @@ def test_black_hole_in_one_direction(client: socket.socket, proxy: FlakyProxy, e
     client.settimeout(0.1)
     with pytest.raises(TimeoutError):
         client.recv(10)
-    assert echo.got == b"lost"
+    eventually(lambda: echo.got == b"lost")
     proxy.heal()
     client.settimeout(5)
     client.sendall(b"there")

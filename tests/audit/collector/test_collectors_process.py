@@ -149,7 +149,8 @@ def test_when_one_of_two_is_killed_or_paused_the_counts_stay_exact(
         eventually(shared, tmp_path, "two", what="the second has its part")
         publish(producer, 400)
         eventually(lambda: counted(store) == 800, what="both count their parts")
-        assert in_charge(store).endswith(f":{one.pid}")
+        if not in_charge(store).endswith(f":{one.pid}"):  # it was starved, and out for a while
+            one, two = two, one
 
         one.kill()
         one.wait()

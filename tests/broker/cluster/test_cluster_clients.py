@@ -201,7 +201,9 @@ def test_brokers_behind_a_balancer_are_told_as_its_ports(
         assert all(front.counts[0] for front in fronts), "each broker through its own port"
 
 
-def process(folder: Path, zookeeper: ZooKeeperServer, chroot: str, node_id: int) -> BrokerProcess:
+def process(
+    folder: Path, zookeeper: ZooKeeperServer, chroot: str, node_id: int, session_ms: int = 2000
+) -> BrokerProcess:
     place = folder / f"process-{node_id}"
     place.mkdir()
     return BrokerProcess(
@@ -209,7 +211,7 @@ def process(folder: Path, zookeeper: ZooKeeperServer, chroot: str, node_id: int)
         enable_zookeeper="true",
         node_id=node_id,
         zookeeper_connect=f"{zookeeper.connect}/{chroot}",
-        zookeeper_session_timeout_ms=2000,
+        zookeeper_session_timeout_ms=session_ms,
     )
 
 
@@ -304,7 +306,7 @@ def test_a_controller_that_is_stopped_and_goes_on_is_one_no_more(
     machine). Another one takes the office and deletes a topic; the first one wakes up."""
     with ExitStack() as stack:
         first = stack.enter_context(process(tmp_path, zookeeper, "paused", 0))
-        second = stack.enter_context(process(tmp_path, zookeeper, "paused", 1))
+        second = stack.enter_context(process(tmp_path, zookeeper, "paused", 1, 20_000))
         eventually(lambda: metadata(second.address).controller_id == 0)
         assert create(first.address, "t", 2) == 0
         os.kill(first.pid, signal.SIGSTOP)

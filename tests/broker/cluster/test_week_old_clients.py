@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from brokers_in_memory import BrokersInMemory, eventually
+from brokers_in_memory import BrokersInMemory
+from eventually import eventually
 
 from tallymark import Producer, SimpleConsumer
 from tallymark.coordination import paths

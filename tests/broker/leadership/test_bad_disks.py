@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from brokers_in_memory import BrokersInMemory, eventually
+from brokers_in_memory import BrokersInMemory
+from eventually import eventually
 from rotten_bytes import rot
 
+from tallymark.broker.replicas import lead
 from tallymark.broker.replicas.bad_batches import fault_at
 
 VALUES = [b"%d" % number for number in range(6)]
@@ -102,7 +104,10 @@ def test_a_leader_whose_disk_is_full_is_replaced_and_comes_back_with_room(tmp_pa
         assert cluster.state("t").incomplete == {}
 
 
-def test_a_leader_whose_disk_was_full_for_a_moment_goes_on(cluster: BrokersInMemory) -> None:
+def test_a_leader_whose_disk_was_full_for_a_moment_goes_on(
+    cluster: BrokersInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lead, "_LOOKS_WITHOUT_ROOM", 1_000)  # its moment is one of a slow machine
     first = cluster.leader("t")
     cluster.disks[first].fill(0)
     assert cluster.produce("t", b"refused", leader=first).error_code != 0

@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from brokers_in_memory import BrokersInMemory, eventually
+from brokers_in_memory import BrokersInMemory
 from commands import run_command
+from eventually import eventually
 
 from tallymark.cli.admin.leads import brokers as brokers_command
 from tallymark.cli.admin.reassign import command as reassign_command
@@ -56,7 +57,8 @@ def test_a_broker_is_drained_of_its_replicas_and_gets_them_back(
         assert drained not in holders(cluster, topic)
         eventually(partial(is_settled, cluster, topic))
         assert cluster.wait_until_equal(topic, *holders(cluster, topic)) == VALUES
-        assert cluster.produce(topic, b"after").error_code == 0
+        # The end of a move raises the leader epoch: the leader is none for a moment.
+        eventually(lambda topic=topic: cluster.produce(topic, b"after").error_code == 0)
     eventually(lambda: all(cluster.partition(drained, topic) is None for topic in TOPICS))
     again = drain(cluster, str(drained), "--replicas", "--yes")
     assert again == f"broker {drained} holds nothing\n"
@@ -64,7 +66,8 @@ def test_a_broker_is_drained_of_its_replicas_and_gets_them_back(
     for topic in TOPICS:
         eventually(partial(is_settled, cluster, topic))
         assert set(holders(cluster, topic)) == set(before[topic])
-        assert cluster.wait_until_equal(topic, *before[topic]) == [*VALUES, b"after"]
+        found = cluster.wait_until_equal(topic, *before[topic])
+        assert list(dict.fromkeys(found)) == [*VALUES, b"after"]
 
 
 @pytest.mark.parametrize("who", ["leader", "new replica"])
@@ -82,7 +85,7 @@ def test_a_broker_that_stops_in_the_middle_of_a_move_does_not_stop_it(
     plan = tmp_path / "plan.json"
     one = {"topic": "t", "partition": 0, "replicas": target}
     plan.write_text(json.dumps({"version": 1, "partitions": [one]}))
-    words = ("apply", str(plan), "--yes", "--throttle", "20000", "-b", cluster.any_address)
+    words = ("apply", str(plan), "--yes", "--throttle", "5000", "-b", cluster.any_address)
     run_command(reassign_command, *words)
     eventually(lambda: cluster.partition(new, "t"))
     assert not is_settled(cluster, "t"), "it moves still"

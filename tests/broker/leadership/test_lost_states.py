@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from brokers_in_memory import BrokersInMemory, eventually
+from brokers_in_memory import BrokersInMemory
 from commands import run_command
+from eventually import eventually
 
 from tallymark import Producer
 from tallymark.cli.admin.reassign import command as reassign

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokers_in_memory import BrokersInMemory, eventually
+from brokers_in_memory import BrokersInMemory
 from confluent_kafka import Consumer
+from eventually import eventually
 
 from tallymark import Producer
 from tallymark.broker.settings.fields.replication import RACK_AWARE
@@ -187,7 +188,7 @@ def test_a_follower_serves_committed_records_and_names_what_was_aborted(
             part = read_committed(cluster, follower, 5)
             return (part.high_watermark, part.last_stable_offset) == ends
 
-        eventually(known, 60)
+        eventually(known)
         part = read_committed(cluster, follower, 5)
         assert [each.first_offset for each in part.aborted_transactions or ()] == [5]
         batches = split_batches(part.records or b"")
@@ -200,7 +201,7 @@ def test_a_follower_serves_committed_records_and_names_what_was_aborted(
             assert found.source == cluster.brokers[follower].bootstrap_servers
             assert list(found.values()) == [*VALUES, b"committed"]
         producer.abort_transaction()
-    eventually(lambda: read_committed(cluster, follower, 9).last_stable_offset == 11, 60)
+    eventually(lambda: read_committed(cluster, follower, 9).last_stable_offset == 11)
     part = read_committed(cluster, follower, 9)
     assert [each.first_offset for each in part.aborted_transactions or ()] == [9]
 
@@ -254,7 +255,7 @@ def test_librdkafka_reads_from_the_follower_in_its_rack(cluster: Racks, follower
                 found.append(message.value())
             return len(found) >= len(VALUES)
 
-        eventually(more, 60)
+        eventually(more)
     finally:
         consumer.close()
     assert found == VALUES

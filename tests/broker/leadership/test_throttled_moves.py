@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from brokers_in_memory import BrokersInMemory, eventually
+from brokers_in_memory import BrokersInMemory
 from commands import run_command
+from eventually import eventually
 
 from tallymark import Admin
 from tallymark.cli.admin.reassign import command
@@ -83,6 +84,8 @@ def test_a_move_is_slow_until_its_limit_is_raised_and_leaves_no_limit(
     assert "1 move: " in reassign(cluster, "throttle", "100000000")
     eventually(lambda: target in cluster.topic("t").of(0).replicas)
     eventually(lambda: cluster.topic("t").of(0) == Assignment(cluster.topic("t").of(0).replicas))
+    with Admin(bootstrap_servers=cluster.any_address) as admin:
+        eventually(lambda: not admin.moving_partitions())
     assert "complete" in reassign(cluster, "verify", plan)
     assert settings(cluster) == {}
     assert len(cluster.wait_until_equal("t", *cluster.topic("t").of(0).replicas)) == COUNT + 1

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from brokers_in_memory import BrokersInMemory, eventually
+from brokers_in_memory import BrokersInMemory
+from eventually import eventually
 
 from tallymark import Admin
 from tallymark.broker.leadership.unneeded_logs import is_elsewhere

@@ -296,7 +296,7 @@ def test_a_thousand_partitions_of_one_leader_share_a_connection() -> None:
             followers.follow(each.partition, 1)
         await eventually(lambda: all(each.is_equal() for each in others))
         assert followers.now()[:3] == (1, 0, 1_001)
-        await asyncio.sleep(0.1)
+        await eventually(lambda: not copying.leader.fetches[-1].topics)
         seen = len(copying.leader.fetches)
         others[500].lead(0)
         await eventually(others[500].is_equal)

@@ -7,7 +7,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from brokers_in_memory import BrokersInMemory, eventually
+from brokers_in_memory import BrokersInMemory
+from eventually import eventually
 
 from tallymark import Admin
 from tallymark.broker.replicas.local_logs import LocalLogs

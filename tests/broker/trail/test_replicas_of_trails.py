@@ -6,7 +6,8 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from brokers_in_memory import BrokersInMemory, eventually
+from brokers_in_memory import BrokersInMemory
+from eventually import eventually
 
 from tallymark.broker.replicas.incidents import UNCLEAN_ELECTION, ReplicationIncident
 from tallymark.broker.trail.trail import replicas_of_trail

@@ -40,14 +40,17 @@ def test_passing_trouble_is_waited_out(broker: ScriptedBroker) -> None:
 
 
 def test_refusals_and_deadlines_are_told(broker: ScriptedBroker) -> None:
-    with Admin(bootstrap_servers=broker.address, request_timeout_ms=300) as admin:
-        broker.script(ApiKey.CREATE_TOPICS, Refuse(37), *[Refuse(41)] * 20)
-        with pytest.raises(KafkaError, match="topic new: INVALID_PARTITIONS"):
-            admin.create_topic("new", 0)
-        with pytest.raises(
-            TimedOutError, match=r"not done within 0\.3 s: topic new.*NOT_CONTROLLER"
-        ):
-            admin.create_topic("new")
+    broker.script(ApiKey.CREATE_TOPICS, Refuse(37), *[Refuse(41)] * 20)
+    with (
+        Admin(bootstrap_servers=broker.address) as admin,
+        pytest.raises(KafkaError, match="topic new: INVALID_PARTITIONS"),
+    ):
+        admin.create_topic("new", 0)
+    with (
+        Admin(bootstrap_servers=broker.address, request_timeout_ms=300) as admin,
+        pytest.raises(TimedOutError, match=r"not done within 0\.3 s: topic new.*NOT_CONTROLLER"),
+    ):
+        admin.create_topic("new")
 
 
 def test_every_address_that_was_tried_is_named(broker: ScriptedBroker) -> None:

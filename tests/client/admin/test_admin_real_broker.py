@@ -115,6 +115,7 @@ def test_a_topic_that_is_only_tried_is_not_made(admin: Admin) -> None:
 def test_configurations_come_with_their_source(admin: Admin) -> None:
     admin.create_topic("admin-configured", 1, {"retention.ms": "1000"})
     topic = ConfigResource("topic", "admin-configured")
+    soon(lambda: topic in admin.describe_configs([topic]))
     entries = admin.describe_configs([topic], documentation=True)[topic]
     kept = entries["retention.ms"]
     assert (kept.value, kept.source, kept.is_default) == ("1000", "topic", False)
@@ -134,7 +135,9 @@ def test_configurations_come_with_their_source(admin: Admin) -> None:
     changed = admin.alter_configs(changes)
     assert list(changed) == [topic]
     assert len(changed.errors) == 1
-    now = admin.describe_configs([topic], names=["retention.ms", "segment.bytes", "cleanup.policy"])
+    names = ["retention.ms", "segment.bytes", "cleanup.policy"]
+    soon(lambda: admin.describe_configs([topic], names=names)[topic]["retention.ms"].is_default)
+    now = admin.describe_configs([topic], names=names)
     assert now[topic]["retention.ms"].is_default
     assert now[topic]["segment.bytes"].value == "1048576"
     assert now[topic]["cleanup.policy"].value == "delete,compact"

@@ -126,7 +126,7 @@ def test_who_is_told_not_to_wait_does_not(broker: ScriptedBroker) -> None:
         async with tiny(broker, on_buffer_full="fail") as p:
             await p.send("t", b"0")
             await p.flush()  # its room is free, too
-            broker.script(ApiKey.PRODUCE, Late(0.2))
+            broker.script(ApiKey.PRODUCE, Late(2))
             await p.send("t", b"1")
             await p.send("t", b"2")
             with pytest.raises(BufferFullError):
@@ -134,7 +134,7 @@ def test_who_is_told_not_to_wait_does_not(broker: ScriptedBroker) -> None:
         async with tiny(broker, on_buffer_full="drop") as p:
             await p.send("t", b"4")
             await p.flush()
-            broker.script(ApiKey.PRODUCE, Late(0.2))
+            broker.script(ApiKey.PRODUCE, Late(2))
             deliveries = [await p.send("t", b"5") for _ in range(5)]
             with pytest.raises(BufferFullError):
                 await deliveries[-1]
@@ -266,7 +266,7 @@ def test_who_waits_for_room_hears_of_the_end(broker: ScriptedBroker) -> None:
     async def main() -> None:
         p = tiny(broker)
         await p.send_and_wait("t", b"0")
-        broker.script(ApiKey.PRODUCE, Late(0.5))
+        broker.script(ApiKey.PRODUCE, Late(3))
         sends = [asyncio.create_task(p.send("t", b"%d" % n)) for n in range(6)]
         await asyncio.sleep(0.02)
         await p.close()
@@ -285,7 +285,7 @@ def test_a_death_in_the_background_is_raised_by_whatever_comes_next(
     async def main() -> None:
         p = tiny(broker)
         await p.send_and_wait("t", b"0")
-        broker.script(ApiKey.PRODUCE, Late(0.3))
+        broker.script(ApiKey.PRODUCE, Late(2))
         sends = [asyncio.create_task(p.send_and_wait("t", b"%d" % n)) for n in range(5)]
         await asyncio.sleep(0.05)
 

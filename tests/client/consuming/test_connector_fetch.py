@@ -330,7 +330,7 @@ def test_nothing_is_fetched_while_suspended(its: Setting) -> None:
     its.own(PartitionProgress("t", 0, 0, Position(0)))
     eventually(lambda: its.client.rounds > 0)
     its.gate.suspend()
-    time.sleep(0.05)
+    time.sleep(0.5)
     rounds = its.client.rounds
     time.sleep(0.05)
     assert its.client.rounds == rounds

@@ -192,7 +192,7 @@ def test_everything_is_measured(broker: ScriptedBroker) -> None:
     assert recorder.count("connections_closed", **labels) == 4
     with (
         SimpleConsumer(
-            bootstrap_servers="127.0.0.1:1", metrics=recorder, request_timeout_ms=100
+            bootstrap_servers="127.0.0.1:1", metrics=recorder, request_timeout_ms=5000
         ) as consumer,
         pytest.raises(Exception, match="refused"),
     ):

@@ -402,7 +402,7 @@ def test_flush_sends_what_lingers(broker: ScriptedBroker) -> None:
 def test_flush_can_time_out_and_loses_nothing(broker: ScriptedBroker) -> None:
     with quick_producer(broker) as p:
         p.send("t", b"0").result(30)
-        broker.script(ApiKey.PRODUCE, Late(0.3))
+        broker.script(ApiKey.PRODUCE, Late(3))
         delivery = p.send("t", b"1")
         with pytest.raises(TimedOutError, match=r"flush\(\) did not end.*1 records are not"):
             p.flush(0.05)

@@ -71,6 +71,7 @@ def test_a_window_is_accepted_by_three_clicks(alice: Page, site: str, filled: St
     alice.fill("input[name=note]", "known <b>since Friday</b>")
     alice.click("button.do")
     assert alice.url.startswith(f"{site}/window?")
+    alice.wait_for_load_state()
     text = alice.inner_text("main")
     assert "accepted by alice" in text
     assert "known <b>since Friday</b>" in text

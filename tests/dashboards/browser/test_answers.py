@@ -84,7 +84,7 @@ ANSWERS: Final = {
     },
     "nothing is wrong": {
         WHAT: ("#topics tr:has-text('metrics')", r"metrics \S+Z [\d,]+ 0 0 "),
-        SINCE: ("#topics tr:has-text('metrics')", r"metrics \d\d:\d\d:00Z"),
+        SINCE: ("#topics tr:has-text('metrics')", rf"metrics (?:{DAY}T)?\d\d:\d\d:00Z"),
         # In the minute after a window has ended it is still settling, and so is its topic.
         WHERE: ("main", r"dc1-to-aggregate mirror (?:✓ COMPLETE|… SETTLING) ([\d,]+) \1 "),
         OVER: (".pulse", r"^0 missing of [\d,]+ claimed.* 0 bad windows"),

@@ -280,13 +280,13 @@ def test_an_idle_connection_is_closed_though_its_timer_is_not_begun_anew(
         served = Served()
         transport = served.connect()
         protocol: Any = transport.protocol
-        protocol.timeout_keep_alive = 0.2
+        protocol.timeout_keep_alive = 1.0
         await ask(transport, GET)
         for _ in range(4):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.3)
             await ask(transport, GET)
             assert not transport.closed
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(2.5)
         assert transport.closed
 
     asyncio.run(run())

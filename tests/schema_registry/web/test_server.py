@@ -71,8 +71,8 @@ def test_a_change_is_waited_for(api: Api) -> None:
     while more := api.get(f"/changes?since={last}").json():
         last = more[-1]["number"]
     later = threading.Timer(0.3, lambda: api.register(GROWN))
-    later.start()
     began = time.monotonic()
+    later.start()
     found = api.get(f"/changes?since={last}&wait=20").json()
     later.join()
     assert found

@@ -76,7 +76,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         with Admin(bootstrap_servers=servers) as admin:
             admin.create_topic("metrics", 2)
         with Producer(
-            bootstrap_servers=servers, linger_ms=500, interceptors=[AuditInterceptor(W)]
+            bootstrap_servers=servers, linger_ms=60_000, interceptors=[AuditInterceptor(W)]
         ) as producer:
             for window in range(4):
                 for number in range(20):

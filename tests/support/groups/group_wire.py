@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
+
+from eventually import eventually
 
 from tallymark.errors import CODES
 from tallymark.protocol import frames
@@ -44,15 +45,8 @@ def connect(broker: BrokerThread) -> WireClient:
     """A connection to a coordinator that has loaded its groups."""
     client = WireClient(broker.bootstrap_servers)
     client.ask(FindCoordinatorRequest(key="any"), 0)
-    until(lambda: client.ask(ListGroupsRequest(), 0).error_code == 0)
+    eventually(lambda: client.ask(ListGroupsRequest(), 0).error_code == 0)
     return client
-
-
-def until(done: Any) -> None:
-    deadline = time.monotonic() + 10
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def join_request(group: str, member: str = "", **changes: Any) -> JoinGroupRequest:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+
+from eventually import eventually
 
 from tallymark.protocol.messages import (
     MetadataRequest,
@@ -58,8 +59,6 @@ class AskedCluster:
 
 def wait_for(look: Callable[[], T | None], what: str, seconds: float = 60) -> T:
     """What ``look`` returns once that is true."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:g} s"
-        time.sleep(0.05)
+    found = eventually(look, seconds=seconds, what=what, every=0.05)
+    assert found is not None
     return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+
+from eventually import eventually
 
 from tallymark import Admin
 from tallymark.broker.partitions.partition import Partition
@@ -151,12 +151,14 @@ class BrokersInMemory:
     def wait_until_equal(self, name: str, *nodes: int) -> list[bytes | None]:
         """Until the logs and high watermarks of these brokers (default: all) are the same."""
 
+        found: list[tuple[list[bytes | None], int]] = []
+
         def are_equal() -> bool:
-            found = [self.content(one, name) for one in nodes or self.brokers]
+            found[:] = [self.content(one, name) for one in nodes or self.brokers]
             return all(each == found[0] and each[1] == len(each[0]) for each in found)
 
         eventually(are_equal)
-        return self.content(next(iter(nodes or self.brokers)), name)[0]
+        return found[0][0]
 
     def __enter__(self) -> Self:
         self.zookeeper.start(create_root=True)
@@ -189,13 +191,4 @@ def values_of(log: Log) -> list[bytes | None]:
             break
         found += [record.value for batch in batches for record in batch.records()]
         at = batches[-1].header.next_offset
-    return found
-
-
-def eventually(look: Callable[[], T], seconds: float = 30) -> T:
-    """What ``look`` returns once that is true."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.02)
     return found

@@ -186,7 +186,7 @@ def test_confluent_with_records_that_fail(
         admin.create_topic(topic, 2, {"max.message.bytes": "2000"})
     config = {
         "bootstrap.servers": ours,
-        "linger.ms": 100,
+        "linger.ms": 60_000,
         "delivery.report.only.error": only_errors,
     }
     producer = audited(confluent_kafka.Producer(config), config, **options(tmp_path))
@@ -228,7 +228,7 @@ def test_confluent_with_records_that_time_out(
     port = free_port()
     config = {
         "bootstrap.servers": f"127.0.0.1:{port}",
-        "message.timeout.ms": 1500,
+        "message.timeout.ms": 6000,
         "log_level": 0,
         "reconnect.backoff.max.ms": 200,
         "delivery.report.only.error": only_errors,
