@@ -124,7 +124,14 @@ class Reporter:
             closed=self.closed,
             retired=retired,
             backfill=self.backfill,
+            lost=self._lost(),
         )
+
+    def _lost(self) -> RangeSet:
+        """The numbers that later events have neither followed nor replaced."""
+        if not self.ahead:
+            return EMPTY
+        return RangeSet.single(self.covered + 1, self.ahead[-1].number) - self.seen
 
 
 def introduce(event: AuditEvent, trimmed: bool = False) -> Reporter:

@@ -134,8 +134,20 @@ def reporter_held(reporter: ReporterFacts, clock: Clock) -> Held:
     """The state for a reporter whose report is missing: SETTLING while it lives, then UNKNOWN."""
     who = f"{reporter.reporter} on {reporter.server or 'an unnamed server'}"
     if clock.now - reporter.last_heard <= clock.silence_ms:
-        return State.SETTLING, f"{who} has not reported the window complete"
+        text = f"{who} has not reported the window complete"
+        return State.SETTLING, f"{text}: {_lost(reporter)}" if reporter.lost else text
+    if reporter.lost:
+        return State.UNKNOWN, f"{who}: {_lost(reporter)}"
     return State.UNKNOWN, f"{who} is silent since {utc(reporter.last_heard)} and has not closed"
+
+
+def _lost(reporter: ReporterFacts) -> str:
+    """Later reports do not count for the window: those before them may have claimed some of it."""
+    lost = reporter.lost
+    return (
+        f"{lost.size} of its reports did not arrive (of the numbers {lost.first} to {lost.last}),"
+        " and later ones have not repeated them"
+    )
 
 
 def _owing(reporters: Sequence[ReporterFacts], end: int, clock: Clock) -> list[Held]:

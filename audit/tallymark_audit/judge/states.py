@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tallymark_audit.model.open_transaction import OpenTransaction
+from tallymark_audit.model.ranges import EMPTY, RangeSet
 
 
 class State(StrEnum):
@@ -45,7 +46,8 @@ class ReporterFacts:
 
     ``complete_through`` (ms): every claim of a record stamped before it has been published.
     ``first_seen`` and ``last_heard`` are ms; a ``closed`` one has published its last claims; a
-    ``retired`` one was ended by a person. ``backfill``: its records are older than its run."""
+    ``retired`` one was ended by a person. ``backfill``: its records are older than its run.
+    ``lost``: the numbers of events that are missing, though later ones have arrived."""
 
     reporter: str
     instance: str
@@ -56,6 +58,7 @@ class ReporterFacts:
     closed: bool = False
     retired: bool = False
     backfill: bool = False
+    lost: RangeSet = EMPTY
 
     @property
     def ended(self) -> bool:

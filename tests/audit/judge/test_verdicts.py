@@ -221,6 +221,18 @@ def test_a_window_waits_for_its_reporters(who: ReporterFacts, state: State) -> N
     assert verdict(claim("0-9"), seen("0-9"), who).state is state
 
 
+@pytest.mark.parametrize(("heard", "state"), [(LATER, State.SETTLING), (0, State.UNKNOWN)])
+def test_a_reporter_whose_reports_were_lost_is_not_called_silent(heard: int, state: State) -> None:
+    """It had closed, and had sent a report every second until then. "It is silent and has not
+    closed", the verdict said, and the operator looked for a process that had died."""
+    who = reporter(complete_through=0, last_heard=heard, lost=span("32-35"))
+    found = verdict(claim("0-9"), seen("0-9"), who)
+    assert found.state is state
+    (reason,) = found.reasons
+    assert "4 of its reports did not arrive (of the numbers 32 to 35)" in reason
+    assert "silent" not in reason
+
+
 def test_never_green_because_data_is_absent() -> None:
     silent = reporter(complete_through=0, last_heard=0)
     assert judge(PRODUCER, "t", 0, [], [silent], clock()).state is State.UNKNOWN

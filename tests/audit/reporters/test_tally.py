@@ -321,10 +321,12 @@ def test_a_gap_that_nothing_heals_stops_the_clock() -> None:
     book = fold([events[0], events[5]])
     reporter = book.reporters["producer-1"]
     assert (reporter.covered, reporter.complete_through) == (0, WINDOW)
+    assert str(reporter.facts().lost) == "1-4"
     books.tally.publish_again()
     (healing,) = books.tally.report(9, complete_through=7 * WINDOW)
     book.add(healing)
     assert book.reporters["producer-1"].complete_through == 7 * WINDOW
+    assert not book.reporters["producer-1"].facts().lost
     assert books.told(book) == books.truth
 
 

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from drill_requests import TOPIC, request, sequences, stamped
 
 from tallymark.protocol.messages import (
@@ -134,7 +135,7 @@ def test_lost_answers_and_delays_leave_the_request_as_it_is() -> None:
 
 
 def test_monitoring_events_are_a_matter_apart() -> None:
-    events = request({0: range(3)}, topic=AUDIT_TOPIC)
+    events = request({0: range(2)}, topic=AUDIT_TOPIC)
     passage = meddler(order(kinds.DROP)).inject(events, NOW)
     assert passage.notes == []
     passage = meddler(order(kinds.DROP_EVENTS)).inject(events, NOW)
@@ -240,6 +241,23 @@ def test_of_a_reporter_no_more_events_in_a_row_turn_than_it_makes_up_for() -> No
     seen = [values_in(meddling.inject(events([number]), NOW).request) for number in range(9)]
     turned = [value != b"event %d" % number for number, (value,) in enumerate(seen)]
     assert turned == [True, True, False] * 3
+
+
+@pytest.mark.parametrize("also", [(), (kinds.FLIP_EVENTS,)])
+def test_of_a_reporter_no_more_events_in_a_row_are_dropped_than_it_makes_up_for(
+    also: tuple[str, ...],
+) -> None:
+    """On a slow machine a proxy dropped four reports of one producer in a row and five of another.
+    All their windows since were UNKNOWN, as they have to be, and the drill called that a fault of
+    the audit."""
+    meddling = meddler(order(kinds.DROP_EVENTS), *(order(kind) for kind in also))
+    passages = [meddling.inject(events([number]), NOW) for number in range(9)]
+    assert [one.request is None for one in passages] == [True, True, False] * 3
+    arrived = [values_in(one.request) for one in passages if one.request is not None]
+    assert arrived == [[b"event %d" % number] for number in (2, 5, 8)], (
+        "none of these turns as well"
+    )
+    assert meddling.inject(events(range(3)), NOW).request is not None, "three in one batch"
 
 
 def test_turned_bits_are_for_events_alone() -> None:

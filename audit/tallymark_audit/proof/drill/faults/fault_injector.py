@@ -33,11 +33,10 @@ from tallymark_audit.model.ranges import RangeSet
 from tallymark_audit.proof.drill.faults import batches, kinds
 from tallymark_audit.proof.drill.faults.ground_truth import FaultNote, notes_of
 from tallymark_audit.proof.drill.faults.kinds import Order
+from tallymark_audit.proof.drill.faults.lost_reports import LostReports
 
 """Topic and partition."""
 TopicBatch: TypeAlias = tuple[str, Batch]
-_IN_A_ROW: Final = 2
-"""So many events of one reporter are hit one after the other, at most."""
 _WHOLE: Final = (kinds.DELAY, kinds.LOST_ACK, kinds.DUPLICATE_BATCH)
 
 
@@ -65,7 +64,7 @@ class FaultInjector:
         self.taken: list[FaultNote] = []
         self._chance = chance
         self._hits: dict[Order, int] = {}
-        self._in_a_row: dict[bytes, int] = {}
+        self._lost_reports = LostReports()
 
     def inject(self, request: ProduceRequest, now: int) -> Passage:
         """Decide about one request; ``now`` in ms."""
@@ -163,18 +162,20 @@ class FaultInjector:
     ) -> bytes | None:
         """One batch after all the orders, each of which sees what the one before it has left."""
         current = batches.neutral(batch)
+        lost: set[int] = set()
         for order in orders:
             (whole,) = split_batches(current)
             if order.kind in (kinds.DROP_BATCH, kinds.DROP_EVENTS):
-                last = order.kind == kinds.DROP_EVENTS and _has_last_words(whole)
-                if not last and self._hit(order):
+                spared = order.kind == kinds.DROP_EVENTS and not self._may_be_lost(whole)
+                if not spared and self._hit(order):
                     passage.notes += self.notes(order.kind, now, [(topic, whole)])
+                    self._note_reports(topic, whole, set(range(whole.header.record_count)))
                     return None
                 continue
             change = _CHANGES.get(order.kind)
             places = self._places(order, whole) if change else set()
             if order.kind == kinds.FLIP_EVENTS:
-                places = self._spared(whole, places)
+                lost = places = self._lost_reports.may_be_lost(list(whole.records()), places)
             if change and places:
                 note = FaultNote(now, order.kind, self.hop, topic)
                 changed = change(whole, places)
@@ -186,7 +187,20 @@ class FaultInjector:
                 if changed is None:
                     return None
                 current = changed
+        self._note_reports(topic, batch, lost)
         return current
+
+    def _may_be_lost(self, events: Batch) -> bool:
+        """Whether the reports that follow can make up for all of these."""
+        records = list(events.records())
+        every = set(range(len(records)))
+        return (
+            not _has_last_words(events) and self._lost_reports.may_be_lost(records, every) == every
+        )
+
+    def _note_reports(self, topic: str, batch: Batch, lost: set[int]) -> None:
+        if topic == AUDIT_TOPIC:
+            self._lost_reports.note(list(batch.records()), lost)
 
     def _active(self, now: int, topic: str) -> list[Order]:
         return [one for one in self.orders if self._holds(one, now, topic)]
@@ -199,17 +213,6 @@ class FaultInjector:
     def _places(self, order: Order, batch: Batch) -> set[int]:
         count = range(batch.header.record_count)
         return {place for place in count if self._hit(order)}
-
-    def _spared(self, batch: Batch, places: set[int]) -> set[int]:
-        """The places without those of reporters whose last events were hit, too: a report makes up
-        for a few that were lost, and no more was ever promised."""
-        left: set[int] = set()
-        for place, record in enumerate(batch.records()):
-            run = self._in_a_row.get(record.key or b"", 0)
-            if place in places and run < _IN_A_ROW:
-                left.add(place)
-            self._in_a_row[record.key or b""] = run + 1 if place in left else 0
-        return left
 
     def _hit(self, order: Order) -> bool:
         if self._chance.random() >= order.rate or self._hits.get(order, 0) >= order.most:
