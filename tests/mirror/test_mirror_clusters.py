@@ -42,6 +42,7 @@ def raw(rig: Rig, cluster: str, topic: str) -> list[tuple[str, int, bytes]]:
         return [(b.header.codec, b.header.record_count, bytes(b.data[61:])) for b in found.batches]
 
 
+@pytest.mark.soak_cases("gzip", "snappy", "lz4")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_batches_arrive_as_compressed_as_they_were(rig: Rig, codec: str) -> None:
     rig.start("source", "target")

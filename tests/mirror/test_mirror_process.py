@@ -188,6 +188,7 @@ def test_a_source_that_lost_its_tail(rig: Rig) -> None:
     assert covered == set(range(13)), running.seen.copied
 
 
+@pytest.mark.soak_cases("longer")
 @pytest.mark.parametrize("running", [True, False], ids=["while it runs", "while it is down"])
 @pytest.mark.parametrize("count", [5, 40], ids=["shorter", "longer"])
 def test_a_topic_that_is_made_again_is_copied_from_its_start(

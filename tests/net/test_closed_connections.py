@@ -68,6 +68,7 @@ def count(name: str) -> int:
     return sum(type(one).__name__ == name for one in gc.get_objects())
 
 
+@pytest.mark.soak_cases("tls, given up")
 @pytest.mark.parametrize("kind", ["tls", "tls, given up", "plain"])
 def test_closed_connections_do_not_pile_up(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

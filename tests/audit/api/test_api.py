@@ -324,6 +324,7 @@ ALL = (
 )  # fmt: skip
 
 
+@pytest.mark.soak_cases(*ALL[1::2])
 @pytest.mark.parametrize("path", ALL)
 def test_what_has_not_changed_is_not_sent_again(
     client: TestClient, store: Store, path: str

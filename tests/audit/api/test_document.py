@@ -59,6 +59,7 @@ def document(prepared: Prepared) -> Any:
     return schemathesis.openapi.from_asgi("/openapi.json", app)
 
 
+@pytest.mark.soak_cases(*PATHS[1::2])
 @pytest.mark.parametrize("path", PATHS)
 def test_no_request_fails(document: Any, prepared: Prepared, path: str) -> None:
     operation = document[path]["GET"]

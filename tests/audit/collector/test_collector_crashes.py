@@ -133,6 +133,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 WAYS = [(False, False), (True, False), (False, True), (True, True)]
 
 
+@pytest.mark.soak_cases("False-False", "True-True")
 @pytest.mark.parametrize(("after", "dies"), WAYS)
 def test_a_failure_at_a_write_changes_no_count(store: Store, after: bool, dies: bool) -> None:
     """At some of the places; the long test takes all."""

@@ -36,14 +36,14 @@ CELLS: Final = (
     "window_changes",
 )
 """The tables whose rows are about one window of a topic."""
-DAILY = {("observations", 0), ("claims", 1), ("verdicts", 0)}
+DAILY = {("observations", 0), ("claims", 1)}
 OTHERS = tuple(sorted(tables.metadata.tables.keys() - set(CELLS)))
 TURNS = [
     pytest.param(name, turn, marks=[] if (name, turn) in DAILY else pytest.mark.soak)
     for name in sorted(tables.metadata.tables)
     for turn in range(2)
 ]
-"""Each table with a row of dc1 and one of the aggregate. The ordinary run takes three
+"""Each table with a row of dc1 and one of the aggregate. The ordinary run takes two
 of them, and all that are not of CELLS at once."""
 
 
@@ -173,6 +173,7 @@ def test_an_archive_that_cannot_be_unpacked_is_shown_without_its_cells(
         assert answer.status_code == 200, answer.text
 
 
+@pytest.mark.soak_cases("claims")
 @pytest.mark.parametrize("table", ["observations", "claims"])
 def test_a_window_that_cannot_be_judged_says_so_and_somebody_is_told(
     world: World, table: str

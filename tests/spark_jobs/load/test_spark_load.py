@@ -133,7 +133,7 @@ def test_topics_are_loaded_and_the_second_load_finds_nothing_new(spark: Any, job
     assert places(job) == EVERY
 
 
-@pytest.mark.soak_cases("iceberg")
+@pytest.mark.soak_cases("iceberg", "dies_after_its_files")
 @pytest.mark.parametrize("attempted", [dies_after_its_files, fails_after_its_files, twin])
 def test_what_a_task_left_behind_is_never_in_the_table(
     spark: Any, job: LoadJob, attempted: Any

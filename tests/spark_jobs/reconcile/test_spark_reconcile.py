@@ -212,6 +212,7 @@ def test_a_second_run_changes_nothing_but_the_list_of_runs(
         assert len(queries.all_runs(connection)) >= 2
 
 
+@pytest.mark.soak_cases("16")
 @pytest.mark.parametrize("few", [16, 1])
 def test_judged_in_tasks_it_is_the_same(
     spark: Any, stack: Stack, outcome: Outcome, few: int, monkeypatch: pytest.MonkeyPatch

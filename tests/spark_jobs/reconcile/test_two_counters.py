@@ -83,6 +83,7 @@ BREAKS: dict[str, Break] = {
 }
 
 
+@pytest.mark.soak_cases("4", "5", "6", "7")
 @pytest.mark.parametrize("how", BREAKS)
 @pytest.mark.parametrize("cluster", ["dc1", "aggregate"])
 @pytest.mark.parametrize("broken", ["collector", "spark"])

@@ -24,7 +24,7 @@ def check(seed: int) -> Outcome:
     return outcome
 
 
-@pytest.mark.soak_cases("1", "7", "8", "9", "10")
+@pytest.mark.soak_cases("1", "6", "7", "8", "9", "10")
 @pytest.mark.parametrize("seed", range(1, 11))
 def test_what_was_acknowledged_stays(seed: int) -> None:
     outcome = check(seed)

@@ -47,7 +47,7 @@ def load_some(world: World, lake: MemoryLake, chance: Random, truth: Truth) -> L
     return lake.load(world.now, most=most, **hit)
 
 
-@pytest.mark.soak_cases("3", "4", "5", "6", "7")
+@pytest.mark.soak_cases("2", "3", "4", "5", "6", "7")
 @pytest.mark.parametrize("seed", range(8))
 def test_the_verdicts_are_the_truth(seed: int, tmp_path: Path) -> None:
     chance = Random(seed)
