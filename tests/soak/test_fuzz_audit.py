@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,6 +24,7 @@ import pytest
 from as_before import assert_as_before
 from eventually import eventually
 from running_stack import WINDOW_MS, Stack, stack_in
+from sqlalchemy import func, select
 
 from tallymark import Producer
 from tallymark.client import Admin
@@ -38,6 +38,7 @@ from tallymark_audit.store import open_store
 from tallymark_audit.store.counted import facts
 from tallymark_audit.store.counted.positions import load_positions
 from tallymark_audit.store.reading import queries
+from tallymark_audit.store.schema.tables import verdicts
 
 pytestmark = [pytest.mark.process, pytest.mark.soak, pytest.mark.timeout(3600)]
 
@@ -55,6 +56,8 @@ behind. (They were compared with the time before, and other work on the machine 
 took the lag from 3 to 9 seconds.)"""
 MORE_LAG_S = 1.5
 """What the attack may cost the watermarks once all of it is judged."""
+QUIET_S = 20.0
+"""Within which one more window is judged while there are any."""
 TURN_S = 0.005
 """And what a process waits for its turn where two cores have one more that is busy."""
 MEMORY = 150 * MIB
@@ -139,9 +142,22 @@ def lag(stack: Stack) -> float:
     return now - min(marks.get(edge, 0) + settle[edge] for edge in COUNTERS) / 1000
 
 
-def is_as_far(stack: Stack, other: Stack) -> bool:
-    """Whether the honest topic's watermarks are about as far as those of the other stack."""
-    return lag(stack) < lag(other) + MORE_LAG_S
+def wait_until_judged(stack: Stack) -> None:
+    """Until no more windows of the stranger's topics get their first verdict. Hops are judged by
+    turns, and the groups that it has made up are thirty: they have windows that wait for minutes,
+    in which the honest topic has a thirtieth of the turns."""
+    deadline, before = time.monotonic() + 1200, -1
+    while (now := strange_windows(stack)) > before:
+        assert time.monotonic() < deadline, f"{now} windows are judged, and still more come"
+        before = now
+        time.sleep(QUIET_S)
+
+
+def strange_windows(stack: Stack) -> int:
+    """How many windows of other topics than the honest one have a verdict."""
+    with open_store(stack.deployment.audit_store) as store, store.read() as connection:
+        count = select(func.count()).select_from(verdicts).where(verdicts.c.topic != HONEST)
+        return int(connection.execute(count).scalar_one())
 
 
 def processes(stack: Stack) -> dict[str, dict[str, Any]]:
@@ -215,10 +231,7 @@ def attack(folder: Path, inputs: int, quiet_s: float, grown_store: int, grown_lo
             eventually(all_read, stack, seconds=300, what="the collectors have read it")
             # Until then the stranger's reporters fall silent one after the other.
             time.sleep(2 * stack.deployment.audit.silence_ms / 1000)
-            # Hops are judged by turns. On a busy machine those of groups that the stranger has made
-            # up have windows to be judged for minutes.
-            caught_up = partial(is_as_far, stack, other)
-            eventually(caught_up, seconds=900, what="the strangers' windows are judged")
+            wait_until_judged(stack)
             phase(seen, beside, quiet_s)
             grown = {name: size - had[name] for name, size in memory(stack).items()}
             more = store_bytes(stack) - stored, log_bytes(stack) - logged
