@@ -41,7 +41,7 @@ def app_of_router() -> FastAPI:
     return app
 
 
-PATHS = sorted(app_of_router().openapi()["paths"])
+PATHS: list[str] = sorted(app_of_router().openapi()["paths"])
 
 
 @pytest.fixture(scope="module")
