@@ -35,8 +35,8 @@ from tallymark_audit.proof.drill.faults.ground_truth import FaultNote, notes_of
 from tallymark_audit.proof.drill.faults.kinds import Order
 from tallymark_audit.proof.drill.faults.lost_reports import LostReports
 
-"""Topic and partition."""
 TopicBatch: TypeAlias = tuple[str, Batch]
+"""A batch with the name of its topic."""
 _WHOLE: Final = (kinds.DELAY, kinds.LOST_ACK, kinds.DUPLICATE_BATCH)
 
 
